@@ -136,15 +136,17 @@ def work(out: Path, threads: int) -> None:
     from fa_registry.protocol.engine import judge_all
     from fa_registry.protocol.rules import load_edition
     from fa_registry.training.devices import pinned_threads
-    from fa_registry.workflows import evidence
-    from fa_registry.workflows.requests import Chosen, Measuring
-    from fa_registry.workflows.selection import select
+    from fa_registry.workflows import remeasure
+    from fa_registry.workflows.options import RemeasureOptions, RunSelector
+    from fa_registry.workflows.selection import select_runs
     from fa_registry.workflows.stores import open_tracker
 
-    evidence.pinned_threads = lambda count: pinned_threads(threads)
+    remeasure.pinned_threads = lambda count: pinned_threads(threads)
     tracker = open_tracker("", create=False)
-    runs = [run for study in STUDIES for run in select(tracker, Chosen(study=f"{study}.toml")).runs]
-    records = [found.record for found in evidence.gather_all(tracker, runs, Measuring(jobs=1)) if found.record]
+    runs = [run for study in STUDIES for run in select_runs(tracker, RunSelector(study=f"{study}.toml")).runs]
+    records = [
+        found.record for found in remeasure.remeasure_all(tracker, runs, RemeasureOptions(jobs=1)) if found.record
+    ]
     out.mkdir()
     audits = [jsonio.encode(audit) for audit in judge_all(records, load_edition("2026-11"))]
     (out / AUDITS).write_text(json.dumps(audits), encoding="utf-8")
@@ -159,13 +161,13 @@ def _save_start(method: str, out: Path) -> None:
 
     from fa_registry.training.checkpoint import save_tensors
     from fa_registry.training.specs import parse_spec
-    from fa_registry.training.task import prepare
+    from fa_registry.training.task import build_task
     from fa_registry.training.trainer import Trainer
 
     architecture = "resmlp" if methods.CATALOG.get(method).card.supports("resmlp") else "mlp"
     options = {"d_hidden": 16, "num_blocks": 2}
     chosen = {"method": method, "architecture": architecture, "dataset": "digits", "seed": 1, "epochs": 1}
-    trainer = Trainer(prepare(parse_spec({**chosen, "architecture_options": options}), torch.device("cpu")))
+    trainer = Trainer(build_task(parse_spec({**chosen, "architecture_options": options}), torch.device("cpu")))
     save_tensors(out / f"{method}.drawn.safetensors", trainer.state())
     trainer.run_epoch()
     save_tensors(out / f"{method}.early.safetensors", trainer.early.tensors)
@@ -233,12 +235,12 @@ def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -
     As an audit replays: the way begins at the tensors that this configuration draws.
     """
     from fa_registry.training.checkpoint import load_tensors
-    from fa_registry.training.redraw import apart, deviation
+    from fa_registry.training.replay_from_seed import deviation, difference_text
 
     for method in methods.CATALOG.names():
         recorded, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
         drawn, reached = (load_tensors(here / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
-        values = {"draws": max(apart(recorded[name], tensor) for name, tensor in drawn.items())}
+        values = {"draws": max(difference_text(recorded[name], tensor) for name, tensor in drawn.items())}
         for part in ("network", "feedback"):
             names = [name for name in reached if name.startswith(f"{part}.")]
             error, moves = deviation(names, early, reached, drawn)

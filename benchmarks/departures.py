@@ -18,16 +18,16 @@ from torch import Tensor, nn
 
 from benchmarks.recording import FOLDER, ROOT
 from fa_registry import diagnostics
-from fa_registry.diagnostics import Look
-from fa_registry.diagnostics._observe import evaluating, site_gradients
+from fa_registry.diagnostics import ForwardBackward
+from fa_registry.diagnostics._forward_backward import eval_mode, site_gradients
 from fa_registry.diagnostics.base import REFERENCE_BATCH, sample_cosines
 from fa_registry.methods.base import Method
 from fa_registry.records import Scalar
-from fa_registry.training.bench import credits_under
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import accuracy, measure
+from fa_registry.training.probe_context import credits_under
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 
 SEED, EPOCHS, MAP_EPOCHS = 42, 100, 20
@@ -41,7 +41,9 @@ Figures = dict[str, float | str]
 
 def task_of(method: str, architecture: str = "resmlp", epochs: int = EPOCHS, **changes: Any) -> Task:
     fields = {"method": method, "architecture": architecture, "dataset": "digits", "seed": SEED, "epochs": epochs}
-    return prepare(parse_spec({**fields, "architecture_options": SMALL[architecture], **changes}), torch.device("cpu"))
+    return build_task(
+        parse_spec({**fields, "architecture_options": SMALL[architecture], **changes}), torch.device("cpu")
+    )
 
 
 def trained(task: Task) -> Task:
@@ -152,7 +154,7 @@ def skip_added_twice() -> Figures:
     """vit_mini at initialisation, its skip inside the block: the states when a reader adds the skip once more."""
     task = task_of("bp", "vit_mini")
     images, labels = task.eval_batch
-    with evaluating(task.network):
+    with eval_mode(task.network):
         logits, states = _hidden(task, images)
         wrong = [states[0].detach().requires_grad_()]
         for block in task.network.blocks:
@@ -270,12 +272,12 @@ def rules() -> Figures:
     }
 
 
-def seen(task: Task) -> Look:
-    return diagnostics.look(task.network, *task.eval_batch)
+def seen(task: Task) -> ForwardBackward:
+    return diagnostics.run_forward_backward(task.network, *task.eval_batch)
 
 
 def _hidden(task: Task, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-    with evaluating(task.network):
+    with eval_mode(task.network):
         return task.network(images, return_hidden=True)
 
 

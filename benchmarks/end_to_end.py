@@ -29,9 +29,9 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
+from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.training import TrainingJob, training_steps
-from fa_registry.workflows.watching import Watch
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5
@@ -94,7 +94,7 @@ def measure_end_to_end(rounds: int = ROUNDS, images: int = IMAGES) -> EndToEnd:
     with ExitStack() as stack:
         stack.enter_context(on_cores(CORES))
         store = f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/mlflow.db"
-        published = PublishedEpoch(prepare(specs[0], torch.device("cpu")), images)
+        published = PublishedEpoch(build_task(specs[0], torch.device("cpu")), images)
         jobs = [study_job(spec, store) for spec in specs[:CORES]]
         jobs.append(study_job(specs[CORES], store, threads=CORES))
         *single, threaded = [stack.enter_context(_at_work(job)) for job in jobs]
@@ -109,7 +109,7 @@ def measure_end_to_end(rounds: int = ROUNDS, images: int = IMAGES) -> EndToEnd:
 
 def study_job(spec: RunSpec, store: str, threads: int = 1) -> TrainingJob:
     """As a study trains it: watched by the rules of its edition, none of which ends it."""
-    return TrainingJob(spec, store, threads=threads, watch=Watch(load_edition(EDITION)))
+    return TrainingJob(spec, store, threads=threads, watch=MonitoredRules(load_edition(EDITION)))
 
 
 def _published(epoch: PublishedEpoch, threads: int) -> None:

@@ -21,7 +21,7 @@ from benchmarks import calibration
 from benchmarks.recording import FOLDER, ROOT, stamp
 from benchmarks.tables import inserted, line, over_seeds, readings
 from fa_registry import jsonio
-from fa_registry import quantities as catalogue
+from fa_registry import metrics as catalogue
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Reading
 

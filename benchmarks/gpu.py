@@ -31,10 +31,10 @@ from fa_registry import methods
 from fa_registry.datasets import cifar_shaped
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.training.devices import gpu_name
-from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.loop import run_to_completion, train_epochs
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "gpu.json"
@@ -91,7 +91,7 @@ def measure_gpu(
     """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. side: see Card. how: of project."""
 
     def trainer(**change: Any) -> Trainer:
-        return Trainer(prepare(parse_spec({**base, **change, "device": device.type}), device))
+        return Trainer(build_task(parse_spec({**base, **change, "device": device.type}), device))
 
     limits = {name: Limit.of(trainer(**change).task) for name, change in NETWORKS.items()}
     names = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports(base["architecture"])]
@@ -101,7 +101,7 @@ def measure_gpu(
     return Gpu(
         gpu_name(device) or "CPU",
         measure_card(trainer(), steps, rounds, side),
-        seconds(lambda: in_one_go(training(trainer(), Silent())), device),
+        seconds(lambda: run_to_completion(train_epochs(trainer(), Silent())), device),
         _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
         ratio(published_card.steps(trainer().task, steps), timed["dfa"], rounds, device),
         ratio(published_card.epoch(trainer().task), _epoch(trainer()), rounds, device),
@@ -140,7 +140,7 @@ def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
             failed.append(event.value)
 
     def steps(trainer: Trainer, stop: Callable[[], bool], report: Callable[[object], None]) -> object:
-        return training(trainer, Silent(), stop)
+        return train_epochs(trainer, Silent(), stop)
 
     taken = seconds(lambda: run_side_by_side(trainers, steps, len(trainers), lambda: False, hear), device)
     if failed:

@@ -24,9 +24,9 @@ from benchmarks.overheads import CIFAR_STEPS
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.tasks import CIFAR_TEST, CIFAR_TRAIN, cifar_task
 from fa_registry import diagnostics
-from fa_registry.training.bench import credits_under
+from fa_registry.training.probe_context import credits_under
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows.track import Tracked
+from fa_registry.workflows.track import TrackedRun
 
 MEASURED = FOLDER / "own_loop.json"
 TARGET = 0.03  # of issue 19
@@ -51,11 +51,11 @@ def measure() -> Cost:
     trainer, spent = Trainer(task), {"training": 0.0, "measuring": 0.0}
 
     def credit(network: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-        return credits_under(task, task.feedback, diagnostics.look(network, x, y))
+        return credits_under(task, task.feedback, diagnostics.run_forward_backward(network, x, y))
 
-    genuine = Tracked._measured
+    genuine = TrackedRun._measured
 
-    def clocked(self: Tracked, *given, **named):
+    def clocked(self: TrackedRun, *given, **named):
         began = time.perf_counter()
         try:
             return genuine(self, *given, **named)
@@ -64,7 +64,7 @@ def measure() -> Cost:
 
     began = time.perf_counter()
     with (
-        patch.object(Tracked, "_measured", clocked),
+        patch.object(TrackedRun, "_measured", clocked),
         fa_registry.track(task.network, eval=task.eval_batch, method="own", seed=1, credit=credit) as run,
     ):
         for _ in range(TIMED):

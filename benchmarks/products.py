@@ -76,7 +76,7 @@ def steps_of(trainer: Trainer, count: int) -> Callable[[], None]:
     """So many steps as an epoch takes them, captured where they are."""
     size, samples = trainer.task.spec.recipe.batch_size, len(trainer.task.splits.train_labels)
     order = (torch.arange(count * size) % samples).to(trainer.task.device)
-    return lambda: trainer.take(order.split(size))
+    return lambda: trainer.train_batch(order.split(size))
 
 
 def _plain_step(trainer: Trainer) -> Work:

@@ -25,10 +25,10 @@ from fa_registry import datasets
 from fa_registry.datasets.base import DatasetCard, Splits
 from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
-from fa_registry.studies.twins import Twin
+from fa_registry.studies.study_variants import StudyVariant
 from fa_registry.training.devices import CHOICES, gpu_name, resolve
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.task import Task, assemble
+from fa_registry.training.task import Task, build_task_from_splits
 from fa_registry.training.trainer import Trainer
 
 STUDY, PIXELS, REPLICAS, STEPS = "paper-full", "cifar_shaped", 8, 50
@@ -99,7 +99,7 @@ def project(
     pixels: str = PIXELS,
 ) -> Projection:
     """Time the first `settings` kinds of these specs (all without), `steps` steps each. pixels: stands in for image sets."""
-    kinds, load = defaultdict(list), _loader(device, Twin(pixels))
+    kinds, load = defaultdict(list), _loader(device, StudyVariant(pixels))
     for spec in specs:
         kinds[_kind(spec)].append(spec)
     timed = [_time(same[0], len(same), load, replicas, steps) for same in list(kinds.values())[:settings]]
@@ -112,7 +112,7 @@ def _kind(spec: RunSpec) -> str:
     return dataclasses.replace(spec, seed=0, penalty=float(spec.penalty > 0)).identity
 
 
-def _loader(device: torch.device, twin: Twin) -> Callable[[RunSpec], Task]:
+def _loader(device: torch.device, twin: StudyVariant) -> Callable[[RunSpec], Task]:
     """Makes tasks on the twin's data sets; each is loaded once, for all seeds."""
     loaded: dict[str, tuple[DatasetCard, Splits]] = {}
 
@@ -121,7 +121,7 @@ def _loader(device: torch.device, twin: Twin) -> Callable[[RunSpec], Task]:
         if name not in loaded:
             dataset = datasets.get(name)
             loaded[name] = dataset.card, dataset.load(device, None, 0)
-        return assemble(spec, device, *loaded[name])
+        return build_task_from_splits(spec, device, *loaded[name])
 
     return load
 

@@ -20,11 +20,11 @@ from matplotlib.lines import Line2D
 
 from benchmarks.tables import line
 from fa_registry import jsonio
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, trained
-from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
+from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.protocol.operators import OPERATORS
+from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, load_edition
-from fa_registry.protocol.takes import take
 from fa_registry.records import AuditReport, Reading, RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
@@ -67,19 +67,19 @@ WATCHED = (
     Watched("gain", "last_site", "gain at site L", "‖g_L‖/‖e‖"),
     Watched("fidelity", "last_site", "fidelity at site L", "cosine of float32 and float64", near_one=True),
 )
-QUANTITY = Column("quantity", "what is measured")
+QUANTITY = AnalysisColumn("quantity", "what is measured")
 COLUMNS = (
     QUANTITY,
-    Column("words", "in words"),
-    Column("unit", "its unit"),
-    Column("healthy_low", "smallest over healthy runs", "of the quantity", "num"),
-    Column("healthy_high", "largest over healthy runs", "of the quantity", "num"),
-    Column("failing_low", "smallest over failing runs", "of the quantity", "num"),
-    Column("failing_high", "largest over failing runs", "of the quantity", "num"),
-    Column("not_finite", "runs in which it is not finite; they are in no range", "runs", "count"),
-    Column("rule", "rule of the edition that looks at it"),
-    Column("threshold", "that rule's threshold", "of the quantity", "chosen"),
-    Column(
+    AnalysisColumn("words", "in words"),
+    AnalysisColumn("unit", "its unit"),
+    AnalysisColumn("healthy_low", "smallest over healthy runs", "of the quantity", "num"),
+    AnalysisColumn("healthy_high", "largest over healthy runs", "of the quantity", "num"),
+    AnalysisColumn("failing_low", "smallest over failing runs", "of the quantity", "num"),
+    AnalysisColumn("failing_high", "largest over failing runs", "of the quantity", "num"),
+    AnalysisColumn("not_finite", "runs in which it is not finite; they are in no range", "runs", "count"),
+    AnalysisColumn("rule", "rule of the edition that looks at it"),
+    AnalysisColumn("threshold", "that rule's threshold", "of the quantity", "chosen"),
+    AnalysisColumn(
         "gap",
         "healthy end over failing end, for growth the reverse, for fidelity of 1 − fidelity; above 1: no overlap",
         "ratio",
@@ -91,10 +91,10 @@ BY_METHOD = (
     METHOD,
     SETTING,
     RUNS,
-    Column("state", "healthy, failing, or unknown because a rule could not judge"),
-    Column("verdict", "verdict of the method, its seeds combined"),
-    Column("low", "smallest over its runs", "of the quantity", "num"),
-    Column("high", "largest over its runs", "of the quantity", "num"),
+    AnalysisColumn("state", "healthy, failing, or unknown because a rule could not judge"),
+    AnalysisColumn("verdict", "verdict of the method, its seeds combined"),
+    AnalysisColumn("low", "smallest over its runs", "of the quantity", "num"),
+    AnalysisColumn("high", "largest over its runs", "of the quantity", "num"),
 )
 DEFINITION = (
     "Healthy: bp unless it diverged, and every method on none of whose runs {rules} fires. Failing: one of them fires on some "
@@ -102,7 +102,7 @@ DEFINITION = (
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """The ends between which healthy and failing methods lie, with the edition's threshold and the gap."""
     rules = [rule for rule in edition.rules if rule.quantity in SCALE and not rule.reference]
     methods = trained(report)
@@ -116,15 +116,17 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         rows.append(_row(watched, members, edition))
         by_method += [_method_row(watched, method, state) for method, state in zip(methods, states, strict=True)]
     tables = (
-        Table("ranges", "Where healthy and failing runs lie", COLUMNS, tuple(rows)),
-        Table("methods", "The same, method by method", BY_METHOD, tuple(by_method), detail=True),
+        AnalysisTable("ranges", "Where healthy and failing runs lie", COLUMNS, tuple(rows)),
+        AnalysisTable("methods", "The same, method by method", BY_METHOD, tuple(by_method), detail=True),
     )
     counts = ", ".join(f"{states.count(state)} {state}" for state in (HEALTHY, FAILING, UNKNOWN))
     codes = " or ".join(rule.code for rule in rules) or "no rule"
-    return Answer(tables, (DEFINITION.format(rules=codes), f"{len(methods)} methods in their settings: {counts}."))
+    return AnalysisResult(
+        tables, (DEFINITION.format(rules=codes), f"{len(methods)} methods in their settings: {counts}.")
+    )
 
 
-def state_of(method: Method, rules: Sequence[Rule]) -> str:
+def state_of(method: MethodRuns, rules: Sequence[Rule]) -> str:
     """healthy, failing or unknown; the worst of its runs, as the seeds of a verdict combine."""
     if any(run.record.status == "diverged" for run in method.runs):
         return FAILING
@@ -137,50 +139,50 @@ def state_of(method: Method, rules: Sequence[Rule]) -> str:
     return HEALTHY if findings and all(one.outcome == "pass" for one in findings) else UNKNOWN
 
 
-def _row(watched: Watched, members: dict[str, list[RunAudit]], edition: Edition) -> dict[str, Cell]:
+def _row(watched: Watched, members: dict[str, list[RunAudit]], edition: Edition) -> dict[str, AnalysisCell]:
     healthy, failing = (_ends(watched, members[state], state) for state in (HEALTHY, FAILING))
     broken = [run.record.run_id for runs in members.values() for run in runs if watched.reading(run).not_finite]
     rule, condition = _judge(watched, edition)
     absent = Reading(None, f"no rule of edition {edition.name} looks at it")
     good, bad = (failing[0], healthy[1]) if watched.high_is_bad else (healthy[0], failing[1])
     return {
-        QUANTITY.name: Cell(text=watched.quantity),
-        "words": Cell(text=watched.words),
-        "unit": Cell(text=watched.unit),
+        QUANTITY.name: AnalysisCell(text=watched.quantity),
+        "words": AnalysisCell(text=watched.words),
+        "unit": AnalysisCell(text=watched.unit),
         "healthy_low": healthy[0],
         "healthy_high": healthy[1],
         "failing_low": failing[0],
         "failing_high": failing[1],
-        "not_finite": Cell(Reading(float(len(broken))), run_ids=tuple(broken)),
-        "rule": Cell(text=rule or "none"),
-        "threshold": Cell(Reading(condition.threshold) if condition else absent),
+        "not_finite": AnalysisCell(Reading(float(len(broken))), run_ids=tuple(broken)),
+        "rule": AnalysisCell(text=rule or "none"),
+        "threshold": AnalysisCell(Reading(condition.threshold) if condition else absent),
         "gap": _gap(good, bad, watched.near_one),
     }
 
 
-def _method_row(watched: Watched, method: Method, state: str) -> dict[str, Cell]:
+def _method_row(watched: Watched, method: MethodRuns, state: str) -> dict[str, AnalysisCell]:
     low, high = _ends(watched, method.runs, state)
     return {
-        QUANTITY.name: Cell(text=watched.quantity),
+        QUANTITY.name: AnalysisCell(text=watched.quantity),
         **method.cells,
-        "state": Cell(text=state),
-        "verdict": Cell(text=method.group.verdict.label),
+        "state": AnalysisCell(text=state),
+        "verdict": AnalysisCell(text=method.group.verdict.label),
         "low": low,
         "high": high,
     }
 
 
-def _ends(watched: Watched, runs: Sequence[RunAudit], state: str) -> tuple[Cell, Cell]:
+def _ends(watched: Watched, runs: Sequence[RunAudit], state: str) -> tuple[AnalysisCell, AnalysisCell]:
     """The smallest and the largest finite value, each with the run that has it."""
     readings = [
         (reading.value, run.record.run_id) for run in runs if (reading := watched.reading(run)).value is not None
     ]
     if not readings:
         reason = watched.reading(runs[0]).reason if runs else f"no {state} run"
-        absent = Cell(Reading(None, reason), run_ids=tuple(run.record.run_id for run in runs))
+        absent = AnalysisCell(Reading(None, reason), run_ids=tuple(run.record.run_id for run in runs))
         return absent, absent
     ends = min(readings), max(readings)
-    return tuple(Cell(Reading(value), run_ids=(run_id,), n=len(readings)) for value, run_id in ends)
+    return tuple(AnalysisCell(Reading(value), run_ids=(run_id,), n=len(readings)) for value, run_id in ends)
 
 
 def _judge(watched: Watched, edition: Edition) -> tuple[str, Condition | None]:
@@ -193,18 +195,18 @@ def _judge(watched: Watched, edition: Edition) -> tuple[str, Condition | None]:
     return "", None
 
 
-def _gap(good: Cell, bad: Cell, near_one: bool) -> Cell:
+def _gap(good: AnalysisCell, bad: AnalysisCell, near_one: bool) -> AnalysisCell:
     """Above 1 where all of the healthy lie on one side of all of the failing."""
     ids = (*good.run_ids, *bad.run_ids)
     for cell in (good, bad):
         if cell.reading.value is None:
-            return Cell(cell.reading, run_ids=ids)
+            return AnalysisCell(cell.reading, run_ids=ids)
     above, below = good.reading.value, bad.reading.value
     if near_one:
         above, below = 1 - below, 1 - above
     if below <= 0:
-        return Cell(Reading(None, f"no ratio to {below:g}"), run_ids=ids)
-    return Cell(Reading.of(above / below), run_ids=ids)
+        return AnalysisCell(Reading(None, f"no ratio to {below:g}"), run_ids=ids)
+    return AnalysisCell(Reading.of(above / below), run_ids=ids)
 
 
 RANGES = Analyser(
@@ -278,13 +280,13 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
     axes.set_title(frame["words"].iloc[0] + limit)
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: AnalysisTable) -> list[str]:
     """The table in Markdown; a number that is missing as its reason."""
     lines = [line([column.name for column in table.columns]), "|" + "---|" * len(table.columns)]
     return lines + [line([_words(row[column.name]) for column in table.columns]) for row in table.rows]
 
 
-def _words(cell: Cell) -> str:
+def _words(cell: AnalysisCell) -> str:
     if cell.text or cell.reading is None:
         return cell.text
     return cell.reading.reason if cell.reading.value is None else f"{cell.reading.value:.6g}"

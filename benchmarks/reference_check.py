@@ -16,12 +16,12 @@ import torch
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import interleaved
 from benchmarks.whole_replays import DIGITS
-from fa_registry.diagnostics import look
+from fa_registry.diagnostics import run_forward_backward
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.reference import EVERY, SAMPLES, checked
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "reference_check.json"
@@ -31,7 +31,7 @@ MOST = 0.02  # of a run, issue 31
 
 def share() -> dict[str, float]:
     """Return the CPU seconds of an epoch and of a check, and the share of a run that the checks take."""
-    trainer = Trainer(prepare(parse_spec(DIGITS), torch.device("cpu")))
+    trainer = Trainer(build_task(parse_spec(DIGITS), torch.device("cpu")))
     task = trainer.task
 
     def epoch() -> None:
@@ -43,7 +43,7 @@ def share() -> dict[str, float]:
 
     with pinned_threads(1):
         trainer.run_epoch()
-        seen = look(task.network, *task.eval_batch)
+        seen = run_forward_backward(task.network, *task.eval_batch)
         checks = interleaved({"check": check}, ROUNDS)["check"]
         epochs = interleaved({"epoch": epoch}, ROUNDS)["epoch"]
     seconds = {"epoch": median(epochs), "check": median(checks)}

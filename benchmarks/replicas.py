@@ -20,7 +20,7 @@ from benchmarks.stacked import StackedDfa
 from benchmarks.timing import Spread
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.task import prepare, resolved
+from fa_registry.training.task import build_task, with_defaults
 from fa_registry.training.trainer import Trainer
 
 STEPS_A_GRAPH = 8
@@ -50,7 +50,7 @@ def on_a_core(width: int, count: int = 4, steps: int = 8, rounds: int = 7) -> di
     def make(seed: int) -> Trainer:
         options = {"d_hidden": width, "num_blocks": 4}
         spec = RunSpec("dfa", "resmlp", "digits", seed, epochs=100, architecture_options=options)
-        return Trainer(prepare(resolved(spec), torch.device("cpu")))
+        return Trainer(build_task(with_defaults(spec), torch.device("cpu")))
 
     with pinned_threads(1):
         return compare_ways(make, count, steps, rounds)
@@ -86,7 +86,7 @@ class Unrolled:
         """`count` steps, so many times."""
         rows = self.count * self.size
         order = (torch.arange(turns * rows) % len(self.trainer.task.splits.train_labels)).to(self.trainer.task.device)
-        return lambda: self.trainer.take(order.split(rows))
+        return lambda: self.trainer.train_batch(order.split(rows))
 
     def _many(self, batch: torch.Tensor) -> None:
         for part in batch.split(self.size):

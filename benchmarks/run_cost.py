@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.clock import seconds
 from fa_registry.records import RunSpec
-from fa_registry.training.loop import EpochRow, in_one_go, training
+from fa_registry.training.loop import EpochRow, run_to_completion, train_epochs
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.training import TrainingJob, training_steps
 
@@ -40,7 +40,7 @@ class Silent:
 
 def run_cost(device: torch.device, epochs: int, rounds: int = ROUNDS) -> float:
     """Seconds, median over the rounds, of a run of so many epochs: dfa on resmlp. Only four and more capture both batch sizes."""
-    bare = _bare(Trainer(prepare(_spec(0, epochs, device), device)))
+    bare = _bare(Trainer(build_task(_spec(0, epochs, device), device)))
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(rounds + 1):
@@ -54,7 +54,7 @@ def _spec(seed: int, epochs: int, device: torch.device) -> RunSpec:
 
 
 def _tracked(job: TrainingJob) -> object:
-    return in_one_go(training_steps(job, lambda: False, lambda told: None))
+    return run_to_completion(training_steps(job, lambda: False, lambda told: None))
 
 
 def _bare(trainer: Trainer) -> Callable[[], object]:
@@ -62,6 +62,6 @@ def _bare(trainer: Trainer) -> Callable[[], object]:
 
     def run() -> object:
         trainer.epoch = 0
-        return in_one_go(training(trainer, Silent(), resumed=EpochRow(0, measure(trainer.task))))
+        return run_to_completion(train_epochs(trainer, Silent(), resumed=EpochRow(0, measure(trainer.task))))
 
     return run

@@ -30,10 +30,10 @@ import requests
 from benchmarks.recording import FOLDER, ROOT, add_options, recorded, tell, where
 from benchmarks.store_scale import AUDIT
 from benchmarks.store_scale import MEASURED as STORE_SCALE
-from fa_registry.owners import LEASE
+from fa_registry.process_ownership import LEASE
 from fa_registry.studies.study import load_study
-from fa_registry.tracking.claim import Claim
-from fa_registry.training.loop import in_one_go
+from fa_registry.tracking.lease import LeaseHolder
+from fa_registry.training.loop import run_to_completion
 from fa_registry.workflows import training
 from fa_registry.workflows.training import TrainingJob, training_steps
 
@@ -123,7 +123,10 @@ def timed() -> Iterator[list[float]]:
 
         return call
 
-    with patch.object(training, "take", clocked(training.take)), patch.object(Claim, "check", clocked(Claim.check)):
+    with (
+        patch.object(training, "take", clocked(training.acquire)),
+        patch.object(LeaseHolder, "check", clocked(LeaseHolder.check)),
+    ):
         yield spent
 
 
@@ -161,7 +164,7 @@ def measure(runs: int) -> dict[str, Any]:
 
 
 def _train(spec: Any, address: str) -> None:
-    in_one_go(training_steps(TrainingJob(spec, address, study="digits"), lambda: False, lambda told: None))
+    run_to_completion(training_steps(TrainingJob(spec, address, study="digits"), lambda: False, lambda told: None))
 
 
 def _bytes(folder: Path) -> tuple[int, int]:

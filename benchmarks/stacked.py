@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fa_registry.training.captured import CapturedStep, cuda_capture
-from fa_registry.training.step import normalised
+from fa_registry.training.cuda_graph import CapturedStep, cuda_capture
+from fa_registry.training.step import normalised_credits
 from fa_registry.training.trainer import Trainer
 
 
@@ -78,7 +78,7 @@ class StackedDfa:
             targets = torch.zeros_like(logits).scatter_(2, labels[:, :, None], 1.0)
             error = logits.softmax(dim=2) - targets  # (replicas, batch, classes)
             credits = [torch.bmm(error, matrix.mT).flatten(0, 1) for matrix in self.feedback]
-            roots = [root.view_as(embedded) for root in normalised(credits, self.credit_norm, count)]
+            roots = [root.view_as(embedded) for root in normalised_credits(credits, self.credit_norm, count)]
         torch.autograd.backward([logits, embedded, *branches], [error / count, *roots])
         self.optimizer.step()
         logits = logits.detach()

@@ -12,7 +12,7 @@ from fa_registry.datasets._transform import random_crop_and_flip
 from fa_registry.datasets.base import Splits
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.training.task import Task, assemble, prepare, resolved
+from fa_registry.training.task import Task, build_task, build_task_from_splits, with_defaults
 
 SEED = 42
 EPOCHS = 100
@@ -24,7 +24,7 @@ PADDING = cifar10.PLUGIN.transform.padding
 
 def digits_task(method: str) -> Task:
     """The digits study's own task: 12×12 inputs, 1,437 training samples, D = 256, L = 4."""
-    return prepare(_spec(method, "digits"), CPU)
+    return build_task(_spec(method, "digits"), CPU)
 
 
 def cifar_task(method: str, train_samples: int, test_samples: int, precision: str = "fp32") -> Task:
@@ -40,8 +40,8 @@ def cifar_task(method: str, train_samples: int, test_samples: int, precision: st
         augment=partial(random_crop_and_flip, size=CIFAR_CARD.image_shape[1]),
         digest="none",
     )
-    return assemble(spec, CPU, CIFAR_CARD, splits)
+    return build_task_from_splits(spec, CPU, CIFAR_CARD, splits)
 
 
 def _spec(method: str, dataset: str) -> RunSpec:
-    return resolved(RunSpec(method=method, architecture="resmlp", dataset=dataset, seed=SEED, epochs=EPOCHS))
+    return with_defaults(RunSpec(method=method, architecture="resmlp", dataset=dataset, seed=SEED, epochs=EPOCHS))

@@ -11,7 +11,7 @@ from statistics import median
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import metrics
 from fa_registry.tracking.writer import FLUSH_SECONDS, RunWriter
-from fa_registry.training.loop import EpochRow, Outcome
+from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.measuring import with_conventions
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
@@ -53,7 +53,7 @@ def _one_run(tracker: MlflowTracker, trainer: Trainer, row: EpochRow, epochs: in
             writer.flush()
     writer.flush()
     marks.append(time.perf_counter())
-    writer.complete(Outcome("complete", epochs, with_conventions(row.measurements, trainer.task)))
+    writer.complete(TrainingOutcome("complete", epochs, with_conventions(row.measurements, trainer.task)))
     marks.append(time.perf_counter())
     opening, series, closing = (after - before for before, after in zip(marks, marks[1:], strict=False))
     return TrackingCost(points_of(row), series / epochs, opening + closing)

@@ -17,7 +17,7 @@ from benchmarks.filled_store import fill
 from benchmarks.recording import stamp
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.views import TAG, views_of
+from fa_registry.tracking.mlflow_views import TAG, views_of
 
 RUNS, TARGET = 2000, 2.0  # of issue 16: CPU seconds for the tags of so many runs
 
@@ -32,8 +32,8 @@ def measure(runs: int) -> dict[str, float]:
             if name.startswith(TAG):  # the store's first runs were trained: they have views
                 tracker._client.delete_experiment_tag(tracker.experiment_id, name)
         views, _ = _timed(lambda: views_of(study, found))
-        _, writing = _timed(lambda: tracker.show(views_of(study, found)))
-        _, again = _timed(lambda: tracker.show(views_of(study, found)))
+        _, writing = _timed(lambda: tracker.publish_views(views_of(study, found)))
+        _, again = _timed(lambda: tracker.publish_views(views_of(study, found)))
     return {"runs": len(found), "views": len(views), "reading": reading, "writing": writing, "again": again}
 
 

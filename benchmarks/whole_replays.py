@@ -24,7 +24,7 @@ from benchmarks.verb_cost import Cost, cost_of
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "whole_replays.json"
@@ -51,7 +51,7 @@ class Found:
 
 def recording_share() -> float:
     """Return the digest's share of an epoch: of its training, its measuring and its digest."""
-    trainer = Trainer(prepare(parse_spec(DIGITS), torch.device("cpu")))
+    trainer = Trainer(build_task(parse_spec(DIGITS), torch.device("cpu")))
 
     def digest() -> None:
         trainer.chain.stage(trainer.training_state())

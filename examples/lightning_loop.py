@@ -11,7 +11,7 @@ import fa_registry
 fa_registry.torchvision()  # Lightning imports torchvision, which fails beside a CPU torch until this is called
 import lightning.pytorch as pl  # noqa: E402
 
-from fa_registry.adapters.lightning import Tracking  # noqa: E402
+from fa_registry.adapters.lightning import LightningCallback  # noqa: E402
 
 torch.manual_seed(7)
 x, y = torch.randn(256, 20), torch.arange(256) % 4
@@ -49,7 +49,7 @@ class Module(pl.LightningModule):
 
 
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64)
-tracking = Tracking(
+tracking = LightningCallback(
     model=lambda module: module.network, eval=(x[:128], y[:128]), method="bp", seed=7, experiment="lightning"
 )
 pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[tracking]).fit(

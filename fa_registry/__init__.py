@@ -48,19 +48,19 @@ __all__ = [
 
 _HOMES = {
     "EvidenceWarning": "fa_registry.errors",
-    "FAProtocol": "fa_registry.api",
+    "FAProtocol": "fa_registry.published_api",
     "RegistryError": "fa_registry.errors",
     "adapt": "fa_registry.architectures",
-    "alignment": "fa_registry.api",
-    "diagnose": "fa_registry.api",
-    "load_model": "fa_registry.api.loading",
+    "alignment": "fa_registry.published_api",
+    "diagnose": "fa_registry.published_api",
+    "load_model": "fa_registry.published_api.loading",
     "frozen_control": "fa_registry.training.frozen",
     "torchvision": "fa_registry.datasets._files",
     "track": "fa_registry.workflows.track",
-    **dict.fromkeys(("runs", "series"), "fa_registry.workflows.frames"),
+    **dict.fromkeys(("runs", "series"), "fa_registry.workflows.dataframes"),
     **dict.fromkeys(
         ("audit", "bundle", "compare", "forget", "import_bundle", "report", "study", "train", "verify", "work"),
-        "fa_registry.workflows.verbs",
+        "fa_registry.workflows.api",
     ),
 }
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
-from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, regular_bytes
+from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 
 IN_PIECES = 2  # levels: the runs of a report
 MOST_TOML = 2**20  # bytes of a TOML file: Python reads two MB a second, and the largest of ours has 20 kB
@@ -76,13 +76,13 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
     Raises InvalidFields about `where` that names whatever is wrong, at any depth, each by the path of its field.
     """
-    made, problems = attempt(hint, value)
+    made, problems = try_decode(hint, value)
     if problems:
         raise InvalidFields(where, problems)
     return made
 
 
-def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
+def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
     """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it.
 
     Of thousands of problems, the first LISTED are described and the others are counted.
@@ -193,7 +193,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         else:
             wanted = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
             expected.setdefault(path, []).append(wanted)
-            given[path] = found(error["input"])
+            given[path] = describe_value(error["input"])
     for path, words in expected.items():
         yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(words))}, found {given[path]}"
 
@@ -242,7 +242,7 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def found(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
     return shortened(reprlib.repr(value))
 
@@ -250,7 +250,7 @@ def found(value: Any) -> str:
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
-        data = regular_bytes(named(path), MOST_TOML)
+        data = read_file(resolve_user_path(path), MOST_TOML)
         text = data.decode("utf-8")
         if DOTTED.search(QUOTED.sub("", text)):  # tomllib takes minutes for a name of 100,000 parts
             raise ValueError("nested too deeply")
@@ -283,7 +283,7 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
     Raises UnreadableFile, with the place where the text ends to be JSON.
     """
-    data = regular_bytes(path, limit)
+    data = read_file(path, limit)
     try:
         return loads(data.decode("utf-8"))
     except ValueError as error:
@@ -333,13 +333,13 @@ def _number(text: str) -> float:
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = {sys.intern(name): held_once(value) for name, value in pairs}
+    table = {sys.intern(name): intern_values(value) for name, value in pairs}
     if len(table) != len(pairs):  # of two values for one name, two readers may take different ones
         raise ValueError("a name stands twice in one table")
     return table
 
 
-def held_once(value: Any) -> Any:
+def intern_values(value: Any) -> Any:
     """The same value: of equal words, which many runs say, one is in memory. A digest is longer, and one run's own."""
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
@@ -390,5 +390,5 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes; UnreadableFile where there is no regular file."""
-    with open_regular(path) as stream:
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

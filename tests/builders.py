@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fa_registry.protocol.prerequisites import PROVING
+from fa_registry.protocol.evidence_rules import PROVING
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 from fa_registry.tracking import schema

@@ -18,11 +18,11 @@ import sqlalchemy
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
 
-from fa_registry import catalog
+from fa_registry import plugin_registry
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import evidence, replays
+from fa_registry.workflows import remeasure, replays
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import Figures, remembering
 
@@ -101,7 +101,7 @@ def one_thread():
 @pytest.fixture(autouse=True)
 def nothing_imported_yet():
     """An audit names every third-party package that its process imported: those of the tests before are none of its own."""
-    catalog.IMPORTED.clear()
+    plugin_registry.IMPORTED.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def measured_once(known_figures: Figures) -> Iterator[pytest.MonkeyPatch]:
     that changes what a diagnostic of ours measures asks for `measured_each_time`.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "_measured", remembering(evidence._measured, known_figures))
+        patch.setattr(remeasure, "_measured", remembering(remeasure._measured, known_figures))
         yield patch
 
 

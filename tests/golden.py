@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
-from fa_registry.catalog import Catalog
 from fa_registry.diagnostics.base import MOMENTS
+from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Measurements
 from fa_registry.seeding import generator
-from fa_registry.testing.small_networks import CLASSES, IMAGE_SHAPE, SMALL, Case, Setting, batch
+from fa_registry.testing.small_networks import CLASSES, IMAGE_SHAPE, SMALL, NetworkCase, Setting, batch
 from fa_registry.training.measuring import measure
 from tests.helpers.small import double, supported, tiny_task
 
@@ -63,7 +63,9 @@ def of_method(name: str) -> Numbers:
     architecture = architectures.CATALOG.get(supported(name).get("architecture", "resmlp"))
     options = {option: value for option, value in SMALL.items() if option in architecture.card.options}
     images, labels = batch(0, SAMPLES)
-    case: Case = dataclasses.replace(Setting(subject, architecture, options, 0).case(), images=images, labels=labels)
+    case: NetworkCase = dataclasses.replace(
+        Setting(subject, architecture, options, 0).case(), images=images, labels=labels
+    )
     drawn = list(case.feedback.state_dict().values())
     numbers = {"drawn feedback": fingerprint(drawn)} if drawn else {}
     filled(case.network), filled(case.feedback)
@@ -121,7 +123,7 @@ def _of_diagnostic(measured: Measurements, quantities: Iterable[str]) -> Numbers
 
 
 def own(catalog: Catalog) -> list[str]:
-    return [name for name in catalog.names() if catalog.location(name).own]
+    return [name for name in catalog.names() if catalog.location(name).is_builtin]
 
 
 def _datasets() -> list[str]:

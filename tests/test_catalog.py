@@ -9,11 +9,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from fa_registry import architectures, catalog, datasets, diagnostics, methods
-from fa_registry.catalog import Catalog
+from fa_registry import architectures, datasets, diagnostics, methods, plugin_registry
 from fa_registry.errors import PluginError, UnknownName
 from fa_registry.methods.base import Method, MethodCard
 from fa_registry.methods.dfa import PLUGIN as DFA
+from fa_registry.plugin_registry import Catalog
 
 GROUP = "fa_registry.methods"
 
@@ -24,7 +24,9 @@ def entry_points(monkeypatch):
 
     def install(**points: str) -> Catalog:
         found = [EntryPoint(name, value, GROUP) for name, value in points.items()]
-        monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found if group == GROUP else [])
+        monkeypatch.setattr(
+            plugin_registry.importlib.metadata, "entry_points", lambda group: found if group == GROUP else []
+        )
         return Catalog("methods", "method", Method, card=MethodCard)
 
     return install
@@ -66,7 +68,7 @@ def test_an_entry_point_is_found_like_a_built_in(entry_points, third_party):
 
 def test_a_shipped_name_stays_ours_and_it_is_said_who_wanted_it(entry_points, third_party, caplog):
     found = entry_points(dfa="their_method:GOOD", mine="their_method:GOOD")
-    assert found.location("dfa").own and found.get("dfa") is DFA and "mine" in found.members()
+    assert found.location("dfa").is_builtin and found.get("dfa") is DFA and "mine" in found.members()
     words = "their/method.py (their_method:GOOD) is not used, for"
     (fault,) = found.faults()
     assert fault.name == "dfa" and words in fault.why and "methods/dfa.py" in fault.why and words in caplog.text
@@ -74,7 +76,7 @@ def test_a_shipped_name_stays_ours_and_it_is_said_who_wanted_it(entry_points, th
 
 def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monkeypatch, third_party):
     found = [EntryPoint("mine", f"their_method:{what}", GROUP) for what in ("GOOD", "BAD")]
-    monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugin_registry.importlib.metadata, "entry_points", lambda group: found)
     methods_of = Catalog("methods", "method", Method)
     with pytest.raises(PluginError, match=r"'mine' is registered twice: .* and their/method.py \(their_method:BAD\)"):
         methods_of.get("mine")
@@ -83,7 +85,7 @@ def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monke
 
 def test_an_entry_point_that_is_read_twice_is_one(monkeypatch, third_party):
     found = [EntryPoint("mine", "their_method:GOOD", GROUP)] * 2
-    monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugin_registry.importlib.metadata, "entry_points", lambda group: found)
     assert Catalog("methods", "method", Method).faults() == []
 
 
@@ -179,7 +181,7 @@ def test_where_a_member_lives_is_found_without_importing_the_packages_above_it(e
 def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_path, caplog):
     told = threading.Event()
     monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(told=told))
-    monkeypatch.setattr(catalog, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(plugin_registry, "SLOW_SECONDS", 0.0)
     monkeypatch.setattr(caplog.handler, "emit", lambda record: (caplog.handler.records.append(record), told.set()))
     (tmp_path / "slow.py").write_text(
         "import waiting_room\nassert waiting_room.told.wait(120)\nraise ImportError('late')"
@@ -193,8 +195,8 @@ def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_p
 def test_what_hangs_is_given_up_and_nobody_goes_on_as_if_it_were_not_there(entry_points, monkeypatch, tmp_path, caplog):
     leave = threading.Event()
     monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(leave=leave))
-    monkeypatch.setattr(catalog, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(catalog, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(plugin_registry, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(plugin_registry, "MOST_SECONDS", 0.0)
     (tmp_path / "stuck.py").write_text("import waiting_room\nwaiting_room.leave.wait(300)")
     monkeypatch.syspath_prepend(tmp_path)
     known = entry_points(mine="stuck:PLUGIN")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fa_registry import cores
+from fa_registry import parallel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is copied elsewhere")
 
@@ -22,23 +22,23 @@ HERE = os.getpid()
 def test_cores_are_those_that_this_process_may_use(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert cores.usable_cores() == 2
+    assert parallel.usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert cores.usable_cores() == 64
+    assert parallel.usable_cores() == 64
 
 
 @pytest.fixture
 def done(tmp_path, monkeypatch):
     """done(work, items): which process did each item last. As on two cores, whatever threads the tests' runner has."""
-    monkeypatch.setattr(cores, "usable_cores", lambda: 2)
-    monkeypatch.setattr(cores, "_may_be_copied", lambda: True)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "_may_be_copied", lambda: True)
 
     def each(work=lambda item: None, items=ITEMS):
         def noted(item):
             work(item)
             (tmp_path / str(item)).write_text(str(os.getpid()))
 
-        cores.each(noted, items)
+        parallel.parallel_for(noted, items)
         return [int((tmp_path / str(item)).read_text()) for item in items]
 
     return each
@@ -63,7 +63,7 @@ def test_every_item_is_done_once_by_one_of_the_processes(done):
 
 
 def test_few_items_are_done_here(done):
-    assert done(items=ITEMS[: 2 * cores.LEAST - 1]) == [HERE] * (2 * cores.LEAST - 1)
+    assert done(items=ITEMS[: 2 * parallel.LEAST - 1]) == [HERE] * (2 * parallel.LEAST - 1)
 
 
 @pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: 1 / 0, lambda: os._exit(3)])
@@ -118,6 +118,6 @@ begun.acquire()
 @pytest.mark.parametrize(("before", "may"), [("", "True"), (ANOTHER, "False")], ids=["alone", "beside another"])
 def test_who_has_another_thread_is_not_copied(before, may):
     """Also one that threading does not know."""
-    code = f"import _thread, time\nfrom fa_registry import cores\n{before}\nprint(cores._may_be_copied())"
+    code = f"import _thread, time\nfrom fa_registry import parallel\n{before}\nprint(parallel._may_be_copied())"
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert told.stdout.strip() == may

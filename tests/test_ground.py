@@ -9,9 +9,9 @@ import torch
 
 from fa_registry import errors, provenance
 from fa_registry.errors import InvalidFields, RegistryError, UnknownName, unknown_name_text
-from fa_registry.positions import averaged, features, spread, summed
 from fa_registry.seeding import STREAMS, derive, generator
 from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
+from fa_registry.token_axes import broadcast_over_positions, features, mean_over_positions, sum_over_positions
 
 
 def test_unknown_name_suggests_the_nearest_and_lists_all():
@@ -72,32 +72,36 @@ def test_features_average_and_sum_have_one_row_a_sample(shape):
     state = draw(*shape)
     positions = state.numel() // (N * D)
     assert features(state) == D
-    assert averaged(state).shape == summed(state).shape == (N, D)
-    torch.testing.assert_close(summed(state), averaged(state) * positions, rtol=1e-12, atol=1e-12)
+    assert mean_over_positions(state).shape == sum_over_positions(state).shape == (N, D)
+    torch.testing.assert_close(
+        sum_over_positions(state), mean_over_positions(state) * positions, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_tokens_and_maps_of_the_same_features_give_the_same_rows():
     maps = draw(N, D, 4, 2)
     tokens = maps.flatten(2).transpose(1, 2)
-    torch.testing.assert_close(averaged(maps), averaged(tokens), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mean_over_positions(maps), mean_over_positions(tokens), rtol=1e-12, atol=1e-12)
     row = draw(N, D, seed=1)
-    assert torch.equal(spread(row, maps).flatten(2).transpose(1, 2), spread(row, tokens))
+    assert torch.equal(
+        broadcast_over_positions(row, maps).flatten(2).transpose(1, 2), broadcast_over_positions(row, tokens)
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_spread_credit_has_the_inner_product_of_the_average(shape):
     """credit.md §2: <spread(c), h> = <c, averaged(h)>, sample by sample."""
     state, credit = draw(*shape), draw(N, D, seed=1)
-    found = (spread(credit, state) * state).flatten(1).sum(dim=1)
-    torch.testing.assert_close(found, (credit * averaged(state)).sum(dim=1), rtol=1e-12, atol=1e-12)
+    found = (broadcast_over_positions(credit, state) * state).flatten(1).sum(dim=1)
+    torch.testing.assert_close(found, (credit * mean_over_positions(state)).sum(dim=1), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_was_spread_is_the_same_everywhere_and_sums_to_the_credit(shape):
     state, credit = draw(*shape), draw(N, D, seed=1)
-    laid = spread(credit, state)
+    laid = broadcast_over_positions(credit, state)
     assert laid.shape == state.shape
-    torch.testing.assert_close(summed(laid), credit, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sum_over_positions(laid), credit, rtol=1e-12, atol=1e-12)
     everywhere = laid.flatten(2).movedim(1, -1) if len(shape) == 4 else laid.reshape(N, -1, D)
     assert torch.equal(everywhere, everywhere[:, :1].expand_as(everywhere))
 
@@ -105,7 +109,7 @@ def test_what_was_spread_is_the_same_everywhere_and_sums_to_the_credit(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_credit_with_positions_is_left_alone(shape):
     state, credit = draw(*shape), draw(*shape, seed=1)
-    assert spread(credit, state) is credit
+    assert broadcast_over_positions(credit, state) is credit
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -119,7 +123,7 @@ def test_the_sum_of_a_gradient_is_the_slope_when_every_position_moves_alike(shap
     move = torch.zeros(N, D, dtype=torch.float64, requires_grad=True)
     lifted = move if len(shape) == 2 else move[:, None] if len(shape) == 3 else move[:, :, None, None]
     expected = torch.autograd.grad(loss(state.detach() + lifted), move)[0]
-    torch.testing.assert_close(summed(gradient), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sum_over_positions(gradient), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_outside_a_checkout_nothing_is_said_about_the_tree(monkeypatch, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading, Series
-from fa_registry.untrusted import UnreadableFile
+from fa_registry.safe_files import UnreadableFile
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fa_registry.output_streams import _OutlivingFile, has_reader, outlive_readers
-from fa_registry.tracking.refusals import Refusal, refused
+from fa_registry.tracking.store_errors import StoreRefusal, refused
 
 
 @pytest.fixture
@@ -68,6 +68,6 @@ def test_a_stream_that_is_not_the_processs_own_stays(monkeypatch):
 def test_a_closed_pipe_is_no_refusal_of_a_disk_and_a_full_disk_is():
     with pytest.raises(BrokenPipeError), refused("the disk"):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-    assert Refusal("the disk", BrokenPipeError(errno.EPIPE, "Broken pipe")).kind == ""
-    with pytest.raises(Refusal, match="the disk refuses: No space left on device"), refused("the disk"):
+    assert StoreRefusal("the disk", BrokenPipeError(errno.EPIPE, "Broken pipe")).kind == ""
+    with pytest.raises(StoreRefusal, match="the disk refuses: No space left on device"), refused("the disk"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -10,7 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fa_registry import resources
+from fa_registry import bundled_files
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,8 +53,8 @@ def test_versions_agree():
 
 
 def test_a_checkout_serves_its_own_templates_and_studies():
-    assert resources.templates() == ROOT / "templates"
-    assert (resources.projects() / "digits" / "study.toml").is_file()
+    assert bundled_files.templates() == ROOT / "templates"
+    assert (bundled_files.projects() / "digits" / "study.toml").is_file()
 
 
 def test_ci_calls_the_readmes_commands():

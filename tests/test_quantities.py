@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.errors import PluginError
-from fa_registry.quantities import (
+from fa_registry.metrics import (
     ARITHMETIC,
     AUDIT_TABLE,
     CHOICES,
@@ -24,13 +24,13 @@ from fa_registry.quantities import (
     SITE_TABLES,
     SUBJECTS,
     TERMINAL_TABLE,
-    Quantity,
+    Metric,
     at_last_site,
-    held,
     kind_of,
-    of_a_run,
+    metrics_of_cards,
     over_seeds,
     quantity_of,
+    run_metrics,
     subject_of,
 )
 from fa_registry.records import Reading
@@ -41,7 +41,7 @@ from fa_registry.statistics import summary
 CARDS = {
     f"diagnostics/{name}": jsonio.encode(diagnostics.CATALOG.get(name).card) for name in diagnostics.CATALOG.names()
 }
-KNOWN = held(CARDS)
+KNOWN = metrics_of_cards(CARDS)
 
 
 def test_every_quantity_is_declared_whole():
@@ -62,7 +62,7 @@ def test_a_tables_names_are_those_of_quantities(table):
 
 
 def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too():
-    listed = [one.name for one in of_a_run(["feature_drift_blocks", "mine", "blocks_trained", "accuracy"], NONE)]
+    listed = [one.name for one in run_metrics(["feature_drift_blocks", "mine", "blocks_trained", "accuracy"], NONE)]
     assert listed == ["blocks_trained", "feature_drift_blocks", "mine"]
 
 
@@ -103,14 +103,14 @@ def test_a_member_of_a_family_has_its_words_and_its_own_name():
 
 def test_a_card_of_a_later_release_is_read_as_far_as_it_is_known():
     entry = {"name": "mine", "symbol": "M", "kind": "furlongs", "colour": "red"}
-    assert held({"diagnostics/mine": {"described": [entry]}}) == {"mine": Quantity("mine", "M")}
+    assert metrics_of_cards({"diagnostics/mine": {"described": [entry]}}) == {"mine": Metric("mine", "M")}
 
 
 def test_what_cannot_be_written_is_refused_where_it_is_declared():
     with pytest.raises(
         PluginError, match=r"quantity 'mine': kind \(one of num, .*found 'percent'\); where \(one of site,"
     ):
-        Quantity("mine", kind="percent", where="layer")
+        Metric("mine", kind="percent", where="layer")
 
 
 def test_editions_judge_one_subject_by_different_quantities():

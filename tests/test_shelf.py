@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fa_registry import cores, shelf
-from fa_registry.shelf import Shelf, Shelved, but
+from fa_registry import disk_spill, parallel
+from fa_registry.disk_spill import SpilledFields, SpillFile, replace_fields
 
 
 @dataclass(frozen=True)
-class Word(Shelved):
+class Word(SpilledFields):
     SHELVED = ("letters", "counts")
 
     name: str
@@ -31,7 +31,7 @@ def word(name: str) -> Word:
 
 @pytest.fixture(autouse=True)
 def all_lie(monkeypatch):
-    monkeypatch.setattr(shelf, "AS_THEY_ARE", 0)
+    monkeypatch.setattr(disk_spill, "AS_THEY_ARE", 0)
 
 
 def lies(record) -> bool:
@@ -39,7 +39,7 @@ def lies(record) -> bool:
 
 
 def test_what_lies_there_is_as_it_was():
-    (laid,) = Shelf().lay_all([word("banana")])
+    (laid,) = SpillFile().spill_all([word("banana")])
     assert lies(laid) and laid.letters == tuple("banana") and laid.counts["a"] == 3
     assert laid == word("banana") != word("banane") and repr(laid) == repr(word("banana"))
     with pytest.raises(AttributeError, match="Word has no attribute 'vowels'"):
@@ -47,33 +47,33 @@ def test_what_lies_there_is_as_it_was():
 
 
 def test_the_first_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr(shelf, "AS_THEY_ARE", 2)
-    laid = Shelf().lay_all(map(word, ("one", "two", "three")))
+    monkeypatch.setattr(disk_spill, "AS_THEY_ARE", 2)
+    laid = SpillFile().spill_all(map(word, ("one", "two", "three")))
     assert list(map(lies, laid)) == [False, False, True] and laid == [word("one"), word("two"), word("three")]
 
 
 def test_copies_and_other_processes_get_the_whole():
-    laid = Shelf().lay(word("banana"))
+    laid = SpillFile().spill(word("banana"))
     for other in (copy.copy(laid), pickle.loads(pickle.dumps(laid)), replace(laid, name="banana")):
         assert not lies(other) and other == laid
 
 
 def test_another_value_leaves_the_rest_where_it_lies():
-    laid = Shelf().lay(word("banana"))
-    other = but(laid, counts={}, language="de")
+    laid = SpillFile().spill(word("banana"))
+    other = replace_fields(laid, counts={}, language="de")
     assert other == Word("banana", tuple("banana"), {}, "de") and "letters" not in vars(other)
     assert laid == word("banana") and pickle.loads(pickle.dumps(other)) == other
 
 
 def test_each_finds_its_own_when_more_were_asked_than_are_kept():
-    names = [f"word {number}" for number in range(3 * shelf.READ_LAST)]
-    laid = Shelf().lay_all(map(word, names))
+    names = [f"word {number}" for number in range(3 * disk_spill.READ_LAST)]
+    laid = SpillFile().spill_all(map(word, names))
     assert [record.letters for record in (*laid, *laid[::-1])] == [tuple(name) for name in (*names, *names[::-1])]
 
 
 def test_a_copy_of_the_process_reads_the_same_file(tmp_path):
-    laid = Shelf().lay_all(word(f"word {number}") for number in range(40))
-    cores.each(lambda record: (tmp_path / record.name).write_text("".join(record.letters)), laid)
+    laid = SpillFile().spill_all(word(f"word {number}") for number in range(40))
+    parallel.parallel_for(lambda record: (tmp_path / record.name).write_text("".join(record.letters)), laid)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {record.name: record.name for record in laid}
 
 
@@ -84,9 +84,9 @@ def descriptors() -> int:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="only Linux lists the open files")
 def test_the_file_has_no_name_and_goes_with_the_last_record(tmp_path, monkeypatch):
-    monkeypatch.setattr(shelf.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(disk_spill.tempfile, "tempdir", str(tmp_path))
     before = descriptors()
-    laid = Shelf().lay_all([word("one"), word("two")])
+    laid = SpillFile().spill_all([word("one"), word("two")])
     assert list(tmp_path.iterdir()) == [] and descriptors() == before + 1
     last = laid.pop()
     del laid
@@ -96,16 +96,16 @@ def test_the_file_has_no_name_and_goes_with_the_last_record(tmp_path, monkeypatc
 
 
 def test_without_room_they_stay_in_memory_and_it_is_said_once(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(shelf.tempfile, "tempdir", str(tmp_path / "gone"))
-    laid = Shelf().lay_all([word("one"), word("two")])
+    monkeypatch.setattr(disk_spill.tempfile, "tempdir", str(tmp_path / "gone"))
+    laid = SpillFile().spill_all([word("one"), word("two")])
     assert laid == [word("one"), word("two")] and not any(map(lies, laid))
     (said,) = caplog.messages
     assert "records stay in memory; TMPDIR names a folder with more room" in said
 
 
 def test_a_full_disk_leaves_what_lies_there_readable(monkeypatch, caplog):
-    one_only = Shelf()
-    first = one_only.lay(word("one"))
+    one_only = SpillFile()
+    first = one_only.spill(word("one"))
     monkeypatch.setattr(type(one_only._file), "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-    second = one_only.lay(word("two"))
+    second = one_only.spill(word("two"))
     assert lies(first) and not lies(second) and (first, second) == (word("one"), word("two"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import jsonio, owners, untrusted
+from fa_registry import jsonio, process_ownership, safe_files
 from fa_registry.errors import IntegrityError, InvalidFields, StoreError, UsageError, unknown_name_text
-from fa_registry.untrusted import UnreadableFile, check_regular, inside, open_zip, put_inside, regular_bytes
+from fa_registry.safe_files import UnreadableFile, check_file, copy_into, join_safely, open_zip, read_file
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def hostile(tmp_path):
 
 def test_a_regular_file_is_read_whole(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
-    assert regular_bytes(tmp_path / "file", limit=5) == b"12345"
-    assert check_regular(tmp_path / "file", limit=5) == tmp_path / "file"
+    assert read_file(tmp_path / "file", limit=5) == b"12345"
+    assert check_file(tmp_path / "file", limit=5) == tmp_path / "file"
 
 
 @pytest.mark.parametrize("name", ["link", "pipe", "endless", "folder", "missing", "zero\0byte"])
-@pytest.mark.parametrize("read", [regular_bytes, check_regular, jsonio.read_json])
+@pytest.mark.parametrize("read", [read_file, check_file, jsonio.read_json])
 def test_what_is_no_regular_file_is_refused_at_once(hostile, name, read):
     """At once: a pipe on which nobody writes would hold a reader for ever, /dev/zero would fill the memory."""
     with pytest.raises(UnreadableFile):
@@ -39,12 +39,12 @@ def test_what_is_no_regular_file_is_refused_at_once(hostile, name, read):
 @pytest.mark.parametrize("device", ["/dev/zero", "/proc/self/environ"])
 def test_a_device_and_a_file_that_says_it_is_empty_are_bounded(device):
     with pytest.raises(UnreadableFile):
-        regular_bytes(Path(device), limit=3)
+        read_file(Path(device), limit=3)
 
 
 def test_one_byte_too_many_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"123456")
-    for read in (regular_bytes, check_regular):
+    for read in (read_file, check_file):
         with pytest.raises(UnreadableFile, match="6 bytes"):
             read(tmp_path / "file", limit=5)
 
@@ -53,8 +53,8 @@ def test_one_byte_too_many_is_refused(tmp_path):
 def test_a_name_that_leads_out_of_its_folder_is_refused(hostile, name):
     (hostile / "linked").symlink_to(hostile / "folder")
     with pytest.raises(UnreadableFile):
-        inside(hostile, name)
-    assert inside(hostile, "folder/missing") == hostile / "folder" / "missing"
+        join_safely(hostile, name)
+    assert join_safely(hostile, "folder/missing") == hostile / "folder" / "missing"
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_what_is_put_inside_writes_through_no_link(hostile, monkeypatch):
     source.mkdir()
     (source / "page").write_text("new")
     (hostile / "folder" / "page").symlink_to(hostile / "secret")
-    put_inside(hostile / "folder", source)
+    copy_into(hostile / "folder", source)
     assert not (hostile / "folder" / "page").is_symlink() and (hostile / "folder" / "page").read_text() == "new"
-    monkeypatch.setattr(owners, "mark", lambda: ".known")
+    monkeypatch.setattr(process_ownership, "owner_suffix", lambda: ".known")
     (hostile / "folder" / ".page.known").symlink_to(hostile / "secret")
     with pytest.raises(FileExistsError):
-        put_inside(hostile / "folder", source)
+        copy_into(hostile / "folder", source)
     assert (hostile / "secret").read_text() == "private"
 
 
@@ -89,7 +89,7 @@ def test_an_archive_whose_list_of_files_is_too_long_is_refused_before_it_is_read
         archive.writestr("last", b"x" * 100_000)
     with open_zip(path) as archive:
         assert len(archive.infolist()) == 1_001 and archive.read("last") == b"x" * 100_000
-    monkeypatch.setattr(untrusted, "ONE_READ", 50_000)  # of the list: 1,001 entries of 46 bytes and a name of 4
+    monkeypatch.setattr(safe_files, "ONE_READ", 50_000)  # of the list: 1,001 entries of 46 bytes and a name of 4
     with pytest.raises(zipfile.BadZipFile, match="its list of files has more than 50,000 bytes"), open_zip(path):
         pass
 

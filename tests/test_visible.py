@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fa_registry.visible import CATEGORIES, json_text, json_without_password, message, one_line, visible
+from fa_registry.text_safety import (
+    CATEGORIES,
+    escape_control,
+    escape_message,
+    escape_to_one_line,
+    json_text,
+    json_without_password,
+)
 
 ANY = st.text(st.characters(exclude_categories=()))
 
@@ -20,17 +27,19 @@ def hidden(text: str) -> set[str]:
 
 
 def test_hidden_characters_are_shown():
-    assert visible("a\u202eb\x00c\r") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+000D⟩"
-    assert visible("tab\tline\n ü ‖\u00a0\u2009µ") == "tab\tline\n ü ‖\u00a0\u2009µ"
-    assert visible("\x7f\x9b31m\udc80\U000e0041\ufffe") == "⟨U+007F⟩⟨U+009B⟩31m⟨U+DC80⟩⟨U+E0041⟩⟨U+FFFE⟩"
+    assert escape_control("a\u202eb\x00c\r") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+000D⟩"
+    assert escape_control("tab\tline\n ü ‖\u00a0\u2009µ") == "tab\tline\n ü ‖\u00a0\u2009µ"
+    assert escape_control("\x7f\x9b31m\udc80\U000e0041\ufffe") == "⟨U+007F⟩⟨U+009B⟩31m⟨U+DC80⟩⟨U+E0041⟩⟨U+FFFE⟩"
 
 
 def test_the_password_of_a_store_is_not_shown():
     """An error, a log of CI and a screenshot hold its address."""
-    assert visible("store postgresql://me:pa55@host:5432/db: full") == "store postgresql://me:…@host:5432/db: full"
-    assert visible("full: postgresql://host/db?password=pa55&x=1") == "full: postgresql://host/db?password=…&x=1"
+    assert (
+        escape_control("store postgresql://me:pa55@host:5432/db: full") == "store postgresql://me:…@host:5432/db: full"
+    )
+    assert escape_control("full: postgresql://host/db?password=pa55&x=1") == "full: postgresql://host/db?password=…&x=1"
     for address in ("http://127.0.0.1:5000/#/a:b@c", "sqlite:////tmp/a:b@c/mlflow.db", "postgresql://me@host:5432/db"):
-        assert message(address) == address
+        assert escape_message(address) == address
 
 
 SECRETS = ["postgresql://me:pa55@h/db", 'x://me:pa"55@h/', "x://h/db?password=pa55"]
@@ -52,8 +61,12 @@ def test_what_python_calls_printable_hides_nothing():
 
 @given(ANY)
 def test_whatever_is_shown_is_seen_and_xml_can_hold_it(text):
-    assert not hidden(visible(text)) and not hidden(one_line(text)) and "\n" not in one_line(text)
-    shown = visible(text)
+    assert (
+        not hidden(escape_control(text))
+        and not hidden(escape_to_one_line(text))
+        and "\n" not in escape_to_one_line(text)
+    )
+    shown = escape_control(text)
     assert ElementTree.fromstring(ElementTree.tostring(ElementTree.Element("a", b=shown), "utf-8")).get("b") == shown
 
 
@@ -72,4 +85,4 @@ def test_json_means_the_same(text):
     ],
 )
 def test_only_the_first_line_of_a_message_begins_at_the_margin(words, shown):
-    assert message(words) == shown
+    assert escape_message(words) == shown

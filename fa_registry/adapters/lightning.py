@@ -8,11 +8,12 @@ from typing import Any
 import lightning.pytorch as pl
 from torch import nn
 
-from fa_registry.adapters.following import Following
+from fa_registry.adapters.callback_base import Following
+from fa_registry.deprecated_names import aliases
 
 
-class Tracking(pl.Callback):
-    """`Trainer(callbacks=[Tracking(eval=(x, y), method="mine", seed=7)])`; other options as for `fa_registry.track`.
+class LightningCallback(pl.Callback):
+    """`Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`; other options as for `fa_registry.track`.
 
     model: the module → the network whose forward gives logits, adapted where it must be; default: the module itself. accuracy,
     loss: names among the metrics that the module logs. Of several processes the first one's model is measured.
@@ -42,3 +43,6 @@ class Tracking(pl.Callback):
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: BaseException) -> None:
         self._following.end(error)
+
+
+__getattr__ = aliases(__name__)

@@ -8,11 +8,12 @@ from typing import Any
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from fa_registry.adapters.following import Following
+from fa_registry.adapters.callback_base import Following
+from fa_registry.deprecated_names import aliases
 
 
-class Tracking(TrainerCallback):
-    """`Trainer(…, callbacks=[Tracking(model=lambda model: fa_registry.adapt(model, …), eval=(x, y), method="mine", seed=7)])`.
+class TransformersCallback(TrainerCallback):
+    """`Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y), method="mine")])`.
 
     model: as the Trainer's has to be adapted (inputs, output, state: see `adapt`). accuracy, loss: names among the metrics of an
     evaluation and in the log. Other options as for `fa_registry.track`. An epoch is measured after its evaluation where there is
@@ -59,3 +60,6 @@ class Tracking(TrainerCallback):
         if self._following.is_on:
             logged = next((entry for entry in reversed(state.log_history) if self._names[1] in entry), {})
             self._following.epoch({**logged, **metrics}, *self._names)
+
+
+__getattr__ = aliases(__name__)

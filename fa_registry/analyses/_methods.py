@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from fa_registry.analyses.base import Cell, Column
+from fa_registry.analyses.base import AnalysisCell, AnalysisColumn
+from fa_registry.metrics import is_scale, over_seeds, quantity_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
-from fa_registry.protocol.takes import take
-from fa_registry.quantities import is_scale, over_seeds, quantity_of
+from fa_registry.protocol.reductions import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 
-METHOD = Column("method", "method, with its options")
-SETTING = Column("setting", "what it is compared within")
-SEED = Column("seed", "seed of the run", kind="count")
-RUNS = Column("runs", "runs of the method", "runs", "count")
+METHOD = AnalysisColumn("method", "method, with its options")
+SETTING = AnalysisColumn("setting", "what it is compared within")
+SEED = AnalysisColumn("seed", "seed of the run", kind="count")
+RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodRuns:
     """The runs of one method in one setting. label: unique within its setting."""
 
     label: str
@@ -37,23 +37,23 @@ class Method:
         return self.runs[0].record.spec.method
 
     @property
-    def cells(self) -> dict[str, Cell]:
+    def cells(self) -> dict[str, AnalysisCell]:
         """Its row's METHOD, SETTING and RUNS."""
         ids = tuple(run.record.run_id for run in self.runs)
         return {
-            METHOD.name: Cell(text=self.label, run_ids=ids),
-            SETTING.name: Cell(text=self.group.setting or "not recorded"),
-            RUNS.name: Cell(Reading(float(len(ids))), run_ids=ids),
+            METHOD.name: AnalysisCell(text=self.label, run_ids=ids),
+            SETTING.name: AnalysisCell(text=self.group.setting or "not recorded"),
+            RUNS.name: AnalysisCell(Reading(float(len(ids))), run_ids=ids),
         }
 
 
-def trained(report: AuditReport) -> tuple[Method, ...]:
+def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     """Every method that is no control, setting by setting. Settings of one name, as of older releases, leave equal labels."""
     found = [group for group in groups(report) if not group.control]
     plain = [(group.runs[0].record.spec.label, group.setting) for group in found]
     counts = Counter(plain)
     return tuple(
-        Method(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
+        MethodRuns(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
         for (label, setting), group in zip(plain, found, strict=True)
     )
 
@@ -82,7 +82,7 @@ def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, fl
     return seed_values(readings, quantity_of(quantity).mean)
 
 
-def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> Cell:
+def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
     """A quantity over seeds with its 95 % t interval, by quantities.over_seeds. pick: where it is read, else the scalar."""
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
@@ -90,10 +90,10 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     broken = [run for run, reading in readings if reading.not_finite]
     known = [run for run, reading in readings if reading.value is not None]
     ids = tuple(run.record.run_id for run in broken or known or runs)
-    return Cell(found.mean, run_ids=ids, interval=found.interval, n=found.n, of=found.of)
+    return AnalysisCell(found.mean, run_ids=ids, interval=found.interval, n=found.n, of=found.of)
 
 
-def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> Column:
+def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> AnalysisColumn:
     """A column of a quantity over seeds, as the catalogue calls and writes it, with its mean where that is the geometric one.
 
     unit: of its numbers, where the catalogue leaves it to a card. where: of which site it is, `at site 0`.
@@ -101,20 +101,20 @@ def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -
     known = quantity_of(quantity)
     words = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
     mean = ", geometric mean over seeds" if is_scale(quantity) else ""
-    return Column(name, f"{words}{mean}", unit or known.unit, known.kind)
+    return AnalysisColumn(name, f"{words}{mean}", unit or known.unit, known.kind)
 
 
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
-) -> Cell:
+) -> AnalysisCell:
     """A mean as a cell; scale: it and its interval are decimal logarithms."""
     if scale and abs(mean) > LARGEST_DECADES:
-        return Cell(Reading(None, f"beyond the range of numbers: 10 to the {mean:.0f}"), run_ids=run_ids, n=n)
+        return AnalysisCell(Reading(None, f"beyond the range of numbers: 10 to the {mean:.0f}"), run_ids=run_ids, n=n)
     if scale:
         bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
         interval = tuple(10.0**end for end in interval) if bounded else None
         mean = 10.0**mean
-    return Cell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
+    return AnalysisCell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
 
 
 def _digits(group: Group) -> str:

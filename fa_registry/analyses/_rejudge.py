@@ -8,25 +8,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fa_registry.analyses._methods import Method, trained
-from fa_registry.protocol.cases import Case
-from fa_registry.protocol.checking import CREDIT, LIMIT
+from fa_registry.analyses._methods import MethodRuns, trained
+from fa_registry.disk_spill import replace_fields
+from fa_registry.protocol.edition_schema import CREDIT, LIMIT
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.paired_runs import RunWithControl
+from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
-from fa_registry.protocol.takes import take
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
-from fa_registry.shelf import but
 
 NOT_WORKED_OUT = "not worked out: a rule on the distribution of credit masks sites before it compares"
 
 
 @dataclass(frozen=True)
-class Limit:
+class RuleLimit:
     """One threshold of an edition, under the name by which it can be overridden: `D1`, `D2.gain`."""
 
     name: str
@@ -39,35 +39,35 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Change:
+class VerdictChange:
     """What another threshold makes of a run's verdict."""
 
-    method: Method
+    method: MethodRuns
     run: RunAudit
     before: str
     after: str
 
 
 @dataclass(frozen=True)
-class Edge:
+class ThresholdEdge:
     """The last threshold on one side before some verdict changes. included: at `value` itself none has changed yet."""
 
     value: float
     included: bool
-    changes: tuple[Change, ...]
+    changes: tuple[VerdictChange, ...]
 
 
 @dataclass(frozen=True)
-class Unit:
+class JudgedUnit:
     """Runs that one threshold judges together: a single run, or for a rule over seeds all runs of a method.
 
     beside: the controls they are compared with.
     """
 
-    method: Method
+    method: MethodRuns
     runs: tuple[RunAudit, ...]
     beside: Mapping[str, RunRecord]
-    limit: Limit
+    limit: RuleLimit
     edition: Edition
     waivers: tuple[Waiver, ...]
     _kept: dict[float, tuple[Verdict, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -88,7 +88,7 @@ class Unit:
         last_block = last_block_controls(self.beside.values()).get(
             (first.record.spec.setting.identity, first.record.spec.seed)
         )
-        case = Case(first.record, self.beside.get(first.frozen_run_id), last_block=last_block)
+        case = RunWithControl(first.record, self.beside.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
         for one in (reading, reference):
             if one.value is None:
@@ -111,7 +111,7 @@ class Unit:
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})
-        bare = [but(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
+        bare = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
         looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
         audits = judge_all((*bare, *self.beside.values()), moved, looks=looks)[: len(bare)]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
@@ -125,16 +125,16 @@ class Unit:
         return verdict(run.record, findings, self.edition)
 
 
-def limits(edition: Edition) -> Iterator[Limit]:
+def limits(edition: Edition) -> Iterator[RuleLimit]:
     """Every threshold of the edition that can be overridden, rule by rule."""
     for rule in edition.rules:
         leading, *further = rule.conditions
         own = {condition.quantity: condition for condition in further if condition.quantity != rule.quantity}
-        yield Limit(f"{rule.code}.{rule.quantity}" if further else rule.code, rule, leading)
-        yield from (Limit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in own.items())
+        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further else rule.code, rule, leading)
+        yield from (RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in own.items())
 
 
-def units(report: AuditReport, edition: Edition, limit: Limit) -> tuple[Unit, ...]:
+def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
     """What the limit judges; controls are never judged."""
     records = {run.record.run_id: run.record for run in report.runs}
     found = []
@@ -144,11 +144,11 @@ def units(report: AuditReport, edition: Edition, limit: Limit) -> tuple[Unit, ..
             references = {finding.reference_run_id for run in runs for finding in run.findings}
             ids = sorted((references | {run.frozen_run_id for run in runs}) & records.keys())
             beside = {run_id: records[run_id] for run_id in ids}
-            found.append(Unit(method, runs, beside, limit, edition, report.waivers))
+            found.append(JudgedUnit(method, runs, beside, limit, edition, report.waivers))
     return tuple(found)
 
 
-def edge(unit: Unit, start: float, side: int, label: bool) -> Edge | None:
+def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
     """Walking from threshold `start` down (side −1) or up (+1): where the first verdict of the unit changes, if one does.
 
     label: whether flags count, or the outcome alone.
@@ -160,13 +160,13 @@ def edge(unit: Unit, start: float, side: int, label: bool) -> Edge | None:
         for threshold, included in ((value, False), (math.nextafter(value, side * math.inf), True)):
             changes = _changes(unit, threshold, label) if threshold != start and math.isfinite(threshold) else ()
             if changes:
-                return Edge(value, included, changes)
+                return ThresholdEdge(value, included, changes)
     return None
 
 
-def _changes(unit: Unit, threshold: float, label: bool) -> tuple[Change, ...]:
+def _changes(unit: JudgedUnit, threshold: float, label: bool) -> tuple[VerdictChange, ...]:
     return tuple(
-        Change(unit.method, run, run.verdict.label, after.label)
+        VerdictChange(unit.method, run, run.verdict.label, after.label)
         for run, after in zip(unit.runs, unit.verdicts(threshold), strict=True)
         if (run.verdict.label != after.label if label else run.verdict.outcome != after.outcome)
     )

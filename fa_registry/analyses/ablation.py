@@ -17,12 +17,12 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
+from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.metrics import symbol_of
 from fa_registry.protocol.credit import is_exact
+from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
-from fa_registry.protocol.takes import take
-from fa_registry.quantities import symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 
 ACCURACY, GAMMA = symbol_of("accuracy"), symbol_of("gamma")  # the instruments that are no rules
@@ -105,14 +105,14 @@ def worst(decisions: Iterable[str]) -> str:
 MOST = 12  # instruments: 4,095 sets; beyond them the sets in order stand alone
 FULL = "full protocol"
 LADDER = (
-    Column("instruments", "which instruments decide"),
-    Column("methods_rejected", "methods it rejects, in their settings", "methods", "count"),
-    Column("methods_unjudged", "methods it cannot judge", "methods", "count"),
-    Column("methods", "methods in their settings", "methods", "count"),
-    Column("runs_rejected", "runs it rejects", "runs", "count"),
-    Column("runs_unjudged", "runs it cannot judge", "runs", "count"),
+    AnalysisColumn("instruments", "which instruments decide"),
+    AnalysisColumn("methods_rejected", "methods it rejects, in their settings", "methods", "count"),
+    AnalysisColumn("methods_unjudged", "methods it cannot judge", "methods", "count"),
+    AnalysisColumn("methods", "methods in their settings", "methods", "count"),
+    AnalysisColumn("runs_rejected", "runs it rejects", "runs", "count"),
+    AnalysisColumn("runs_unjudged", "runs it cannot judge", "runs", "count"),
     RUNS,
-    Column("rejected", "which methods"),
+    AnalysisColumn("rejected", "which methods"),
 )
 RULE_OF = (
     f"{ACCURACY} rejects a run that is not above chance, 1/classes of its data set; {GAMMA} rejects one whose mean over sites 1..L "
@@ -122,7 +122,7 @@ RULE_OF = (
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """What each set of instruments decides on each method, and how many it rejects."""
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
@@ -132,13 +132,15 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
     columns = _columns(ladder)
     rows = tuple(_row(method, known, ladder, decide) for method in methods)
     tables = (
-        Table("ablation", "What each set of instruments decides on each method", columns, rows),
-        Table(
+        AnalysisTable("ablation", "What each set of instruments decides on each method", columns, rows),
+        AnalysisTable(
             "sets", "How many each set rejects", LADDER, tuple(_count(one, methods, known, decide) for one in ladder)
         ),
-        Table("all", "Every set", LADDER, tuple(_count(one, methods, known, decide) for one in every), detail=True),
+        AnalysisTable(
+            "all", "Every set", LADDER, tuple(_count(one, methods, known, decide) for one in every), detail=True
+        ),
     )
-    return Answer(tables, (*RULE_OF, *_remarks(report, edition, every)))
+    return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, every)))
 
 
 def name_of(chosen: Sequence[str]) -> str:
@@ -158,24 +160,24 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [chosen for size in range(1, len(names) + 1) for chosen in combinations(names, size)]
 
 
-def _columns(ladder: Iterable[Sequence[str]]) -> tuple[Column, ...]:
+def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
-        Column(name_of(chosen), f"decision of {name_of(chosen)}, and how many runs it rejects", "runs", "count")
+        AnalysisColumn(name_of(chosen), f"decision of {name_of(chosen)}, and how many runs it rejects", "runs", "count")
         for chosen in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)
 
 
 def _row(
-    method: Method, known: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], decide: Decider
-) -> dict[str, Cell]:
+    method: MethodRuns, known: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], decide: Decider
+) -> dict[str, AnalysisCell]:
     cells = {}
     for chosen in ladder:
         words = {run.record.run_id: _decision(run, known, chosen, decide) for run in method.runs}
         word = worst(words.values())
         ids = tuple(run_id for run_id, one in words.items() if one == word)
         rejected = sum(one == "rejects" for one in words.values())
-        cells[name_of(chosen)] = Cell(Reading(float(rejected)), text=word, run_ids=ids, n=len(words))
+        cells[name_of(chosen)] = AnalysisCell(Reading(float(rejected)), text=word, run_ids=ids, n=len(words))
     return {**method.cells, **cells}
 
 
@@ -184,27 +186,27 @@ def _decision(run: RunAudit, known: Mapping[str, Evidence], chosen: Sequence[str
 
 
 def _count(
-    chosen: Sequence[str], methods: Sequence[Method], known: Mapping[str, Evidence], decide: Decider
-) -> dict[str, Cell]:
+    chosen: Sequence[str], methods: Sequence[MethodRuns], known: Mapping[str, Evidence], decide: Decider
+) -> dict[str, AnalysisCell]:
     by_method = [[(run.record.run_id, _decision(run, known, chosen, decide)) for run in one.runs] for one in methods]
     runs = [pair for pairs in by_method for pair in pairs]
     words = [worst(word for _, word in pairs) for pairs in by_method]
     counts, tally = Counter(words), Counter(word for _, word in runs)
     ids = {word: tuple(run_id for run_id, one in runs if one == word) for word in tally}
 
-    def number(value: int, word: str = "") -> Cell:
-        return Cell(Reading(float(value)), run_ids=ids.get(word, ()))
+    def number(value: int, word: str = "") -> AnalysisCell:
+        return AnalysisCell(Reading(float(value)), run_ids=ids.get(word, ()))
 
     rejected = [method.label for method, word in zip(methods, words, strict=True) if word == "rejects"]
     return {
-        "instruments": Cell(text=name_of(chosen)),
+        "instruments": AnalysisCell(text=name_of(chosen)),
         "methods_rejected": number(counts["rejects"], "rejects"),
         "methods_unjudged": number(counts["cannot judge"], "cannot judge"),
         "methods": number(len(methods)),
         "runs_rejected": number(tally["rejects"], "rejects"),
         "runs_unjudged": number(tally["cannot judge"], "cannot judge"),
         RUNS.name: number(len(runs)),
-        "rejected": Cell(text=", ".join(dict.fromkeys(rejected)) or "none"),
+        "rejected": AnalysisCell(text=", ".join(dict.fromkeys(rejected)) or "none"),
     }
 
 

@@ -6,19 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, mean_cell, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, MethodRuns, mean_cell, trained
+from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.metrics import AGGREGATES, NOT_CREDITED, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import AGGREGATES, NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 
 PREFIX = "gamma_"
 NAMES = {name.removeprefix(PREFIX): words for name, words in AGGREGATES.items()}
 GAMMA = symbol_of("gamma")
-EIGHT = tuple(Column(name, words, "cosine", "cos") for name, words in NAMES.items())
-SPREAD = Column("spread", "largest minus smallest of the eight", "cosine", "cos")
-RATIO = Column("ratio", "largest over smallest in size, where all have one sign", "ratio", "num")
+EIGHT = tuple(AnalysisColumn(name, words, "cosine", "cos") for name, words in NAMES.items())
+SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight", "cosine", "cos")
+RATIO = AnalysisColumn("ratio", "largest over smallest in size, where all have one sign", "ratio", "num")
 COLUMNS = (
     METHOD,
     SETTING,
@@ -26,20 +26,20 @@ COLUMNS = (
     *EIGHT,
     SPREAD,
     RATIO,
-    Column("carrier", f"the site that holds more than half of Σ|{GAMMA}| over the sites that count"),
-    Column("share", f"share of the largest site in Σ|{GAMMA}|", "fraction", "pct"),
+    AnalysisColumn("carrier", f"the site that holds more than half of Σ|{GAMMA}| over the sites that count"),
+    AnalysisColumn("share", f"share of the largest site in Σ|{GAMMA}|", "fraction", "pct"),
 )
 BY_RUN = (METHOD, SETTING, SEED, *EIGHT, SPREAD, RATIO)
 BY_SITE = (
     METHOD,
     SETTING,
-    Column("site", "site l", kind="count"),
-    Column("gamma", f"{GAMMA}, mean over seeds", "cosine", "cos"),
-    Column("counts", "whether it enters the aggregates"),
+    AnalysisColumn("site", "site l", kind="count"),
+    AnalysisColumn("gamma", f"{GAMMA}, mean over seeds", "cosine", "cos"),
+    AnalysisColumn("counts", "whether it enters the aggregates"),
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Γ of every method by the eight aggregates, with their spread, and the site that carries the mean."""
     rows, by_run, by_site = [], [], []
     for method in trained(report):
@@ -48,36 +48,36 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         rows.append({**method.cells, **_aggregates(method.runs), **_carrier(sites)})
         by_run += [_by_run(method, run) for run in method.runs]
     tables = (
-        Table("aggregation", f"One method's {GAMMA} by eight aggregations", COLUMNS, tuple(rows)),
-        Table("runs", "The same, run by run", BY_RUN, tuple(by_run), detail=True),
-        Table("sites", f"{GAMMA} site by site", BY_SITE, tuple(by_site), detail=True),
+        AnalysisTable("aggregation", f"One method's {GAMMA} by eight aggregations", COLUMNS, tuple(rows)),
+        AnalysisTable("runs", "The same, run by run", BY_RUN, tuple(by_run), detail=True),
+        AnalysisTable("sites", f"{GAMMA} site by site", BY_SITE, tuple(by_site), detail=True),
     )
     remark = f"Sites whose credit is exact by construction are in none of the aggregates: their {GAMMA} is 1 whatever is trained."
-    return Answer(tables, (remark,))
+    return AnalysisResult(tables, (remark,))
 
 
-def _aggregates(runs: tuple[RunAudit, ...]) -> dict[str, Cell]:
+def _aggregates(runs: tuple[RunAudit, ...]) -> dict[str, AnalysisCell]:
     cells = {name: mean_cell(runs, f"{PREFIX}{name}") for name in NAMES}
     return {**cells, "spread": _spread(cells), "ratio": _ratio(cells)}
 
 
-def _spread(cells: dict[str, Cell]) -> Cell:
+def _spread(cells: dict[str, AnalysisCell]) -> AnalysisCell:
     values, ids, missing = _known(cells)
-    return Cell(missing or Reading(max(values) - min(values)), run_ids=ids)
+    return AnalysisCell(missing or Reading(max(values) - min(values)), run_ids=ids)
 
 
-def _ratio(cells: dict[str, Cell]) -> Cell:
+def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
     values, ids, missing = _known(cells)
     if missing:
-        return Cell(missing, run_ids=ids)
+        return AnalysisCell(missing, run_ids=ids)
     if min(values) <= 0 <= max(values):
         words = "one of them is 0" if 0.0 in values else "the eight differ in sign"
-        return Cell(Reading(None, f"no ratio: {words}"), run_ids=ids)
+        return AnalysisCell(Reading(None, f"no ratio: {words}"), run_ids=ids)
     sizes = sorted(map(abs, values))
-    return Cell(Reading.of(sizes[-1] / sizes[0]), run_ids=ids)
+    return AnalysisCell(Reading.of(sizes[-1] / sizes[0]), run_ids=ids)
 
 
-def _known(cells: dict[str, Cell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
+def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
     """The eight values and their runs, or the reason of the first that is missing: a spread of fewer is another figure."""
     readings = [cells[name].reading for name in NAMES]
     ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
@@ -85,13 +85,13 @@ def _known(cells: dict[str, Cell]) -> tuple[list[float], tuple[str, ...], Readin
     return [reading.value for reading in readings if reading.value is not None], ids, missing[0] if missing else None
 
 
-def _by_run(method: Method, run: RunAudit) -> dict[str, Cell]:
-    seed = Cell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
+def _by_run(method: MethodRuns, run: RunAudit) -> dict[str, AnalysisCell]:
+    seed = AnalysisCell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
     named = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
     return {**named, SEED.name: seed, **_aggregates((run,))}
 
 
-def _sites(method: Method, card: Mapping[str, Any]) -> list[dict[str, Cell]]:
+def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, AnalysisCell]]:
     count = max(len(run.record.measurements.sites.get("gamma", ())) for run in method.runs)
     rows = []
     for site in range(count):
@@ -104,9 +104,9 @@ def _sites(method: Method, card: Mapping[str, Any]) -> list[dict[str, Cell]]:
             {
                 METHOD.name: method.cells[METHOD.name],
                 SETTING.name: method.cells[SETTING.name],
-                "site": Cell(Reading(float(site))),
+                "site": AnalysisCell(Reading(float(site))),
                 "gamma": mean_cell(method.runs, "gamma", lambda record, site=site: _gamma(record, site)),
-                "counts": Cell(text=counts),
+                "counts": AnalysisCell(text=counts),
             }
         )
     return rows
@@ -117,7 +117,7 @@ def _gamma(record: RunRecord, site: int) -> Reading:
     return row[site] if site < len(row) else Reading(None, f"site {site} does not exist in this run")
 
 
-def _carrier(sites: list[dict[str, Cell]]) -> dict[str, Cell]:
+def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
     """Which of the deep sites that count holds most of Σ|Γ_l|."""
     counted = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted if row["gamma"].reading.value is None]
@@ -127,16 +127,22 @@ def _carrier(sites: list[dict[str, Cell]]) -> dict[str, Cell]:
             if missing
             else Reading(None, f"no site counts: {GAMMA} was not measured, or is exact everywhere")
         )
-        return {"carrier": Cell(text="N/A"), "share": Cell(absent, run_ids=missing[0].run_ids if missing else ())}
+        return {
+            "carrier": AnalysisCell(text="N/A"),
+            "share": AnalysisCell(absent, run_ids=missing[0].run_ids if missing else ()),
+        }
     sizes = [abs(row["gamma"].reading.value) for row in counted]
     total, largest = math.fsum(sizes), max(sizes)
     if total == 0:
-        return {"carrier": Cell(text="none"), "share": Cell(Reading(None, f"every {GAMMA} is 0"))}
+        return {"carrier": AnalysisCell(text="none"), "share": AnalysisCell(Reading(None, f"every {GAMMA} is 0"))}
     row = counted[sizes.index(largest)]
     site = f"site {row['site'].reading.value:.0f}"
     carries = largest / total > 0.5 and len(sizes) > 1
     words = site if carries else "none" if len(sizes) > 1 else f"{site}, the only one"
-    return {"carrier": Cell(text=words), "share": Cell(Reading(largest / total), run_ids=row["gamma"].run_ids)}
+    return {
+        "carrier": AnalysisCell(text=words),
+        "share": AnalysisCell(Reading(largest / total), run_ids=row["gamma"].run_ids),
+    }
 
 
 PLUGIN = Analyser(

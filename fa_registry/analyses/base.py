@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
 
@@ -12,7 +13,7 @@ KINDS = ("text", "count", "chosen", "num", "sci", "pct", "pp", "cos", "exact")  
 
 
 @dataclass(frozen=True)
-class Column:
+class AnalysisColumn:
     """name: the key of its cells; words: what stands in it; unit: of its numbers; kind: how people read them (KINDS)."""
 
     name: str
@@ -26,7 +27,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)  # a hundred thousand of them, where runs are many
-class Cell:
+class AnalysisCell:
     """A number, words, or both. run_ids: where it was read; n: how many values are behind it, with their `interval`.
 
     of: of a mean over seeds, how many seeds there are; n of them have a value.
@@ -49,13 +50,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class AnalysisTable:
     """rows: column name → cell, every column in every row. detail: for files and figures, too long for a terminal."""
 
     name: str
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Mapping[str, Cell], ...]
+    columns: tuple[AnalysisColumn, ...]
+    rows: tuple[Mapping[str, AnalysisCell], ...]
     detail: bool = False
 
     def __post_init__(self):
@@ -80,28 +81,28 @@ class Analysis:
     source: str
     selection: str
     edition: EditionReference
-    tables: tuple[Table, ...]
+    tables: tuple[AnalysisTable, ...]
     remarks: tuple[str, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
     schema: int = SCHEMA
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[AnalysisColumn, ...]:
         return self.tables[0].columns
 
     @property
-    def rows(self) -> tuple[Mapping[str, Cell], ...]:
+    def rows(self) -> tuple[Mapping[str, AnalysisCell], ...]:
         return self.tables[0].rows
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> AnalysisTable:
         return next(table for table in self.tables if table.name == name)
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnalysisResult:
     """What an analyser finds: its tables, the answer first, and its remarks."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[AnalysisTable, ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -122,7 +123,7 @@ class Analyser:
     title: str
     question: str
     source: str
-    answer: Callable[[AuditReport, Edition], Answer]
+    answer: Callable[[AuditReport, Edition], AnalysisResult]
     rank: int = 0
     silence: Callable[[Analysis], str] = without_rows
 
@@ -153,3 +154,6 @@ def _emptiness(report: AuditReport) -> tuple[str, ...]:
     if any(run.record.spec.control == "none" for run in report.runs):
         return ()
     return (f"no trained method among the runs ({len(report.runs)}, controls alone): there is nothing to analyse",)
+
+
+__getattr__ = aliases(__name__)

@@ -8,7 +8,7 @@ from fa_registry.analyses._methods import (
     METHOD,
     RUNS,
     SETTING,
-    Method,
+    MethodRuns,
     Pick,
     last_site,
     mean_cell,
@@ -16,15 +16,15 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.metrics import HEADLINE_GAMMA
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import HEADLINE_GAMMA
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 NO_CONTROL = "no frozen control of the same setting and seed"
-ARCHITECTURE = Column("architecture", "network")
-VERDICT = Column("verdict", "what the edition says of all its seeds")
+ARCHITECTURE = AnalysisColumn("architecture", "network")
+VERDICT = AnalysisColumn("verdict", "what the edition says of all its seeds")
 COLUMNS = (
     METHOD,
     ARCHITECTURE,
@@ -40,38 +40,38 @@ COLUMNS = (
 )
 BY_METHOD = (
     METHOD,
-    Column("architectures", "networks it was trained on", "networks", "count"),
-    Column("above", "settings in which its mean lies above the frozen control's", "settings", "count"),
-    Column("settings", "settings in which both are known", "settings", "count"),
-    Column("passes", "where the edition passes it"),
-    Column("fails", "where the edition fails it"),
+    AnalysisColumn("architectures", "networks it was trained on", "networks", "count"),
+    AnalysisColumn("above", "settings in which its mean lies above the frozen control's", "settings", "count"),
+    AnalysisColumn("settings", "settings in which both are known", "settings", "count"),
+    AnalysisColumn("passes", "where the edition passes it"),
+    AnalysisColumn("fails", "where the edition fails it"),
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Every method on every network with its margin over frozen, and how many networks each verdict holds on."""
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
     beside = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
     rows = tuple(_row(method, beside) for method in methods)
-    by_label: dict[str, list[tuple[Method, Mapping[str, Cell]]]] = {}
+    by_label: dict[str, list[tuple[MethodRuns, Mapping[str, AnalysisCell]]]] = {}
     for method, row in zip(methods, rows, strict=True):
         by_label.setdefault(method.label, []).append((method, row))
     counted = tuple(_method(label, several) for label, several in by_label.items())
     tables = (
-        Table("cross-architecture", "Every method on every network", COLUMNS, rows),
-        Table("methods", "On how many networks a method helps", BY_METHOD, counted),
+        AnalysisTable("cross-architecture", "Every method on every network", COLUMNS, rows),
+        AnalysisTable("methods", "On how many networks a method helps", BY_METHOD, counted),
     )
     networks = list(dict.fromkeys(map(_network, methods)))
     alone = [f"all of these runs are of one network, {name}: nothing is said of others" for name in networks]
-    return Answer(tables, tuple(alone) if len(alone) == 1 else ())
+    return AnalysisResult(tables, tuple(alone) if len(alone) == 1 else ())
 
 
-def _network(method: Method) -> str:
+def _network(method: MethodRuns) -> str:
     return method.runs[0].record.spec.architecture
 
 
-def _row(method: Method, beside: Mapping[str, RunRecord]) -> dict[str, Cell]:
+def _row(method: MethodRuns, beside: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
     accuracy = scalar("accuracy")
 
     def control(record: RunRecord) -> Reading:
@@ -95,13 +95,13 @@ def _row(method: Method, beside: Mapping[str, RunRecord]) -> dict[str, Cell]:
     }
     return {
         **method.cells,
-        ARCHITECTURE.name: Cell(text=_network(method)),
+        ARCHITECTURE.name: AnalysisCell(text=_network(method)),
         **{column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()},
-        VERDICT.name: Cell(text=method.group.verdict.label),
+        VERDICT.name: AnalysisCell(text=method.group.verdict.label),
     }
 
 
-def _method(label: str, several: Sequence[tuple[Method, Mapping[str, Cell]]]) -> dict[str, Cell]:
+def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, AnalysisCell]]]) -> dict[str, AnalysisCell]:
     known = [row["margin"].reading.value for _, row in several if row["margin"].reading.value is not None]
     words = {
         outcome: ", ".join(
@@ -110,12 +110,12 @@ def _method(label: str, several: Sequence[tuple[Method, Mapping[str, Cell]]]) ->
         for outcome in ("pass", "fail")
     }
     return {
-        METHOD.name: Cell(text=label),
-        "architectures": Cell(Reading(float(len({_network(one) for one, _ in several})))),
-        "above": Cell(Reading(float(sum(value > 0 for value in known)))),
-        "settings": Cell(Reading(float(len(known)))),
-        "passes": Cell(text=words["pass"] or "nowhere"),
-        "fails": Cell(text=words["fail"] or "nowhere"),
+        METHOD.name: AnalysisCell(text=label),
+        "architectures": AnalysisCell(Reading(float(len({_network(one) for one, _ in several})))),
+        "above": AnalysisCell(Reading(float(sum(value > 0 for value in known)))),
+        "settings": AnalysisCell(Reading(float(len(known)))),
+        "passes": AnalysisCell(text=words["pass"] or "nowhere"),
+        "fails": AnalysisCell(text=words["fail"] or "nowhere"),
     }
 
 

@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table, without_rows
-from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
-from fa_registry.protocol.judges import NOT_FOLLOWED, decide, first_fire
+from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, MethodRuns, trained
+from fa_registry.analyses.base import (
+    Analyser,
+    AnalysisCell,
+    AnalysisColumn,
+    AnalysisResult,
+    AnalysisTable,
+    without_rows,
+)
+from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
+from fa_registry.protocol.reductions import trajectory
 from fa_registry.protocol.replayed import series_label
+from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fire
 from fa_registry.protocol.rules import Edition, Rule
-from fa_registry.protocol.takes import trajectory
 from fa_registry.records import AuditReport, Reading, RunAudit
 
-RULE = Column("rule", "rule of the edition")
+RULE = AnalysisColumn("rule", "rule of the edition")
 AT_THE_END = {
     LIMIT: "against the frozen control",
     SEEDS: "over seeds, against the frozen controls",
@@ -28,21 +35,21 @@ COLUMNS = (
     SETTING,
     RULE,
     RUNS,
-    Column("fired", "runs in which it fires", "runs", "count"),
-    Column("never", "runs in which it never does", "runs", "count"),
-    Column("unknown", "runs of which that cannot be said", "runs", "count"),
-    Column("earliest", "earliest first fire over the runs", UNIT, "count"),
-    Column("median", "median first fire, a run that never fires counting as later than all", UNIT, "count"),
-    Column("latest", "latest first fire over the runs", UNIT, "count"),
-    Column("epochs", "first fire seed by seed"),
+    AnalysisColumn("fired", "runs in which it fires", "runs", "count"),
+    AnalysisColumn("never", "runs in which it never does", "runs", "count"),
+    AnalysisColumn("unknown", "runs of which that cannot be said", "runs", "count"),
+    AnalysisColumn("earliest", "earliest first fire over the runs", UNIT, "count"),
+    AnalysisColumn("median", "median first fire, a run that never fires counting as later than all", UNIT, "count"),
+    AnalysisColumn("latest", "latest first fire over the runs", UNIT, "count"),
+    AnalysisColumn("epochs", "first fire seed by seed"),
 )
 BY_RUN = (
     METHOD,
     SETTING,
     SEED,
     RULE,
-    Column("epoch", "first epoch at which the rule fires", UNIT, "count"),
-    Column("trained", "epochs followed", "epochs", "count"),
+    AnalysisColumn("epoch", "first epoch at which the rule fires", UNIT, "count"),
+    AnalysisColumn("trained", "epochs followed", "epochs", "count"),
 )
 
 
@@ -56,14 +63,14 @@ class Fire:
     open: bool = False
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`8`, `≤8` where an earlier epoch is open, `never`, or `N/A`."""
         if self.epoch.value is None:
             return "never" if self.state == "never" else "N/A"
         return f"{'≤' if self.open else ''}{self.epoch.value:.0f}"
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """The epoch at which each rule first fires, by method over its seeds and run by run."""
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
@@ -77,12 +84,12 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
             summaries.append(_summary(method, rule, several))
             by_run += [_row(method, rule, one) for one in several]
     tables = (
-        Table("first-fire", "Epoch of first fire, by rule and method", COLUMNS, tuple(summaries)),
-        Table("runs", "Epoch of first fire, run by run", BY_RUN, tuple(by_run), detail=True),
+        AnalysisTable("first-fire", "Epoch of first fire, by rule and method", COLUMNS, tuple(summaries)),
+        AnalysisTable("runs", "Epoch of first fire, run by run", BY_RUN, tuple(by_run), detail=True),
     )
     label = series_label([run.record.integrity for method in methods for run in method.runs])
     remarks += [f"First fires are read from values by epoch, {label}"] if label and methods else []
-    return Answer(tables, tuple(remarks))
+    return AnalysisResult(tables, tuple(remarks))
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
@@ -109,43 +116,43 @@ def _undecided(rule: Rule, readings: Sequence[Reading]) -> str:
     return decision.reason if decision.fires is None else ""
 
 
-def _summary(method: Method, rule: Rule, fires: Sequence[Fire]) -> dict[str, Cell]:
+def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str, AnalysisCell]:
     states = {state: [one for one in fires if one.state == state] for state in ("fires", "never", "unknown")}
     counts = {
-        name: Cell(Reading(float(len(states[state]))), run_ids=_ids(states[state]))
+        name: AnalysisCell(Reading(float(len(states[state]))), run_ids=_ids(states[state]))
         for name, state in (("fired", "fires"), ("never", "never"), ("unknown", "unknown"))
     }
-    words = ", ".join(one.words for one in fires)
-    if len({one.words for one in fires}) == 1 and len(fires) > 1 and not states["fires"]:
-        words = f"{fires[0].words}, {len(fires)} of {len(fires)}"
+    words = ", ".join(one.text for one in fires)
+    if len({one.text for one in fires}) == 1 and len(fires) > 1 and not states["fires"]:
+        words = f"{fires[0].text}, {len(fires)} of {len(fires)}"
     ranks = {"earliest": 0.0, "median": 0.5, "latest": 1.0}
     return {
         **method.cells,
-        "rule": Cell(text=rule.code),
+        "rule": AnalysisCell(text=rule.code),
         **counts,
         **{name: _order(fires, place) for name, place in ranks.items()},
-        "epochs": Cell(text=words),
+        "epochs": AnalysisCell(text=words),
     }
 
 
-def _order(fires: Sequence[Fire], place: float) -> Cell:
+def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
     """The order statistic at `place` (0 first, 1 last) of the epochs; never is later than every epoch.
 
     A median that only counted the runs that fire would come out earlier the fewer of them do.
     """
     unknown = [one for one in fires if one.state == "unknown"]
     if unknown:
-        return Cell(unknown[0].epoch, run_ids=_ids(unknown))
+        return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))
     ordered = sorted(fires, key=lambda one: (one.state == "never", one.epoch.value or 0.0))
     middle = place * (len(ordered) - 1)
     pair = (ordered[int(middle)], ordered[int(middle + 0.5)])
     late = [one for one in pair if one.state == "never"]
     if late:
-        return Cell(late[0].epoch, text="never", run_ids=_ids(late))
-    return Cell(Reading((pair[0].epoch.value + pair[1].epoch.value) / 2), run_ids=_ids(pair))
+        return AnalysisCell(late[0].epoch, text="never", run_ids=_ids(late))
+    return AnalysisCell(Reading((pair[0].epoch.value + pair[1].epoch.value) / 2), run_ids=_ids(pair))
 
 
-def _row(method: Method, rule: Rule, one: Fire) -> dict[str, Cell]:
+def _row(method: MethodRuns, rule: Rule, one: Fire) -> dict[str, AnalysisCell]:
     lines = one.run.record.trajectory.values()
     followed = max((len(line) for line in lines), default=0) - 1
     count = Reading(float(followed)) if followed >= 0 else Reading(None, "nothing was followed by epoch")
@@ -153,10 +160,10 @@ def _row(method: Method, rule: Rule, one: Fire) -> dict[str, Cell]:
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
-        SEED.name: Cell(Reading(float(one.run.record.spec.seed)), run_ids=ids),
-        "rule": Cell(text=rule.code),
-        "epoch": Cell(one.epoch, text="" if one.words.isdigit() else one.words, run_ids=ids),
-        "trained": Cell(count, run_ids=ids),
+        SEED.name: AnalysisCell(Reading(float(one.run.record.spec.seed)), run_ids=ids),
+        "rule": AnalysisCell(text=rule.code),
+        "epoch": AnalysisCell(one.epoch, text="" if one.text.isdigit() else one.text, run_ids=ids),
+        "trained": AnalysisCell(count, run_ids=ids),
     }
 
 

@@ -16,7 +16,7 @@ from fa_registry.analyses._methods import (
     METHOD,
     RUNS,
     SETTING,
-    Method,
+    MethodRuns,
     by_seed,
     estimate,
     mean_cell,
@@ -24,7 +24,7 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
@@ -36,26 +36,26 @@ ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
     SETTING,
-    Column("trained", "the last k blocks are trained", "blocks", "count"),
-    Column("blocks", "blocks there are, L", "blocks", "count"),
+    AnalysisColumn("trained", "the last k blocks are trained", "blocks", "count"),
+    AnalysisColumn("blocks", "blocks there are, L", "blocks", "count"),
     RUNS,
     ACCURACY,
-    Column("gain", "accuracy above the foot, paired by seed", "percentage points", "pp"),
-    Column("of", "which runs these are"),
+    AnalysisColumn("gain", "accuracy above the foot, paired by seed", "percentage points", "pp"),
+    AnalysisColumn("of", "which runs these are"),
 )
 DEPTHS = (
     METHOD,
     SETTING,
-    Column("scan", "setting of the shallowest of the scan it belongs to"),
-    Column("blocks", "blocks there are, L", "blocks", "count"),
+    AnalysisColumn("scan", "setting of the shallowest of the scan it belongs to"),
+    AnalysisColumn("blocks", "blocks there are, L", "blocks", "count"),
     RUNS,
     ACCURACY,
-    Column("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
+    AnalysisColumn("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
 )
 Runs = Sequence[RunAudit]
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """The rungs of every method from its foot up, and accuracy by depth of methods that were trained at several."""
     controls = _controls(report)
     rows, bare = [], []
@@ -64,12 +64,12 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         rows += [_row(method, count, rungs) for count in sorted(rungs)]
         bare += [f"{method.label} in {method.group.setting}"] if len(rungs) < 3 else []
     tables = (
-        Table("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
-        Table("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
+        AnalysisTable("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
+        AnalysisTable("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
     )
     more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
     remark = f"no rung was run between the ends of {', '.join(bare[:SHOWN])}{more}"
-    return Answer(tables, (remark,) if bare else ())
+    return AnalysisResult(tables, (remark,) if bare else ())
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
@@ -88,7 +88,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
     return seeds_key(dataclasses.replace(spec, control="none", penalty=0.0 if bare else spec.penalty))
 
 
-def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[int, tuple[str, Runs]]:
+def _rungs(method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[int, tuple[str, Runs]]:
     """k → how the rung is called, and its runs."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
@@ -105,45 +105,45 @@ def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]])
     return found
 
 
-def _blocks(method: Method) -> int:
+def _blocks(method: MethodRuns) -> int:
     """L, by the network's option or by the sites that were measured."""
     said = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
     return int(said) if jsonio.is_finite(said) else max(rows, default=1) - 1
 
 
-def _row(method: Method, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> dict[str, Cell]:
+def _row(method: MethodRuns, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> dict[str, AnalysisCell]:
     name, runs = rungs[count]
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
-        "trained": Cell(Reading(float(count))),
-        "blocks": Cell(Reading(float(_blocks(method)))),
-        RUNS.name: Cell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
+        "trained": AnalysisCell(Reading(float(count))),
+        "blocks": AnalysisCell(Reading(float(_blocks(method)))),
+        RUNS.name: AnalysisCell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
         ACCURACY.name: mean_cell(runs, "accuracy"),
         "gain": _gain(runs, rungs[0][1] if 0 in rungs else ()),
-        "of": Cell(text=name),
+        "of": AnalysisCell(text=name),
     }
 
 
-def _gain(runs: Runs, foot: Runs) -> Cell:
+def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
     """Mean of the pairs' differences with its 95 % t interval; N/A without a common seed, 0 of the foot itself."""
     if runs is foot:
-        return Cell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
+        return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
     common = ours.keys() & theirs.keys()
     ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
     if not common:
-        return Cell(Reading(None, "no foot of the same seed: neither ladder_0 nor a frozen control"))
+        return AnalysisCell(Reading(None, "no foot of the same seed: neither ladder_0 nor a frozen control"))
     pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
     found = paired_difference(*pairs)
     interval = (found.interval.low, found.interval.high) if found.interval else None
     return estimate(found.mean, interval, len(found.seeds), ids)
 
 
-def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, Cell]]:
+def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, AnalysisCell]]:
     """Methods that differ in num_blocks alone, by rising depth."""
-    scans: dict[str, list[Method]] = {}
+    scans: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = method.runs[0].record.spec
         options = {name: value for name, value in spec.architecture_options.items() if name != "num_blocks"}
@@ -153,14 +153,16 @@ def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, R
     return [_depth(method, scan[0], controls) for scan in several for method in scan]
 
 
-def _depth(method: Method, shallowest: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[str, Cell]:
+def _depth(
+    method: MethodRuns, shallowest: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
+) -> dict[str, AnalysisCell]:
     _, frozen = controls.get((method.runs[0].record.spec.setting.identity, "frozen"), ("", ()))
-    absent = Cell(Reading(None, "no frozen control at this depth"))
+    absent = AnalysisCell(Reading(None, "no frozen control at this depth"))
     return {
         **method.cells,
-        METHOD.name: Cell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
+        METHOD.name: AnalysisCell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
         "scan": shallowest.cells[SETTING.name],
-        "blocks": Cell(Reading(float(_blocks(method)))),
+        "blocks": AnalysisCell(Reading(float(_blocks(method)))),
         ACCURACY.name: mean_cell(method.runs, "accuracy"),
         "frozen": mean_cell(frozen, "accuracy") if frozen else absent,
     }

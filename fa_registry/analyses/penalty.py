@@ -11,7 +11,7 @@ from fa_registry.analyses._methods import (
     METHOD,
     RUNS,
     SETTING,
-    Method,
+    MethodRuns,
     Pick,
     by_seed,
     estimate,
@@ -22,21 +22,28 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table, without_rows
+from fa_registry.analyses.base import (
+    Analyser,
+    AnalysisCell,
+    AnalysisColumn,
+    AnalysisResult,
+    AnalysisTable,
+    without_rows,
+)
+from fa_registry.metrics import HEADLINE_GAMMA, is_scale
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import HEADLINE_GAMMA, is_scale
 from fa_registry.records import AuditReport, Reading
 from fa_registry.statistics import compare, paired_difference
 from fa_registry.statistics.samples import LARGEST
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SweepColumn:
     """name: in the catalogue of quantities; of one on a ratio scale the difference is a ratio."""
 
     name: str
-    column: Column
+    column: AnalysisColumn
     pick: Pick
 
     @property
@@ -46,26 +53,26 @@ class Quantity:
 
 MIDDLE = "at site ⌊L/2⌋"
 QUANTITIES = (
-    Quantity("accuracy", quantity_column("accuracy", "accuracy"), scalar("accuracy")),
-    Quantity("h_L", quantity_column("h_L", "h_L", "length of the state"), scalar("h_L")),
-    Quantity("growth_max", quantity_column("growth_max", "growth_max"), scalar("growth_max")),
-    Quantity(
+    SweepColumn("accuracy", quantity_column("accuracy", "accuracy"), scalar("accuracy")),
+    SweepColumn("h_L", quantity_column("h_L", "h_L", "length of the state"), scalar("h_L")),
+    SweepColumn("growth_max", quantity_column("growth_max", "growth_max"), scalar("growth_max")),
+    SweepColumn(
         "g_norm_mean_ce_L",
         quantity_column("g_L", "g_norm_mean_ce_L", "loss per unit of state"),
         last_site("g_norm_mean_ce"),
     ),
-    Quantity(HEADLINE_GAMMA, quantity_column("gamma", HEADLINE_GAMMA), scalar(HEADLINE_GAMMA)),
-    Quantity("rho", quantity_column("rho", "rho", "correlation", MIDDLE), mid_site("rho")),
-    Quantity("nudge", quantity_column("nudge", "nudge", "nats", f"{MIDDLE}, negative is good"), mid_site("nudge")),
+    SweepColumn(HEADLINE_GAMMA, quantity_column("gamma", HEADLINE_GAMMA), scalar(HEADLINE_GAMMA)),
+    SweepColumn("rho", quantity_column("rho", "rho", "correlation", MIDDLE), mid_site("rho")),
+    SweepColumn("nudge", quantity_column("nudge", "nudge", "nats", f"{MIDDLE}, negative is good"), mid_site("nudge")),
 )
-PENALTY = Column("penalty", "λ of the residual penalty", kind="chosen")
+PENALTY = AnalysisColumn("penalty", "λ of the residual penalty", kind="chosen")
 COLUMNS = (METHOD, SETTING, PENALTY, RUNS, *(quantity.column for quantity in QUANTITIES))
 DIFFERENCES = (
     METHOD,
     SETTING,
     PENALTY,
-    Column("baseline", "λ it is compared with, seed by seed", kind="chosen"),
-    Column("accuracy_outcome", "whether the 95 % interval of the difference excludes 0"),
+    AnalysisColumn("baseline", "λ it is compared with, seed by seed", kind="chosen"),
+    AnalysisColumn("accuracy_outcome", "whether the 95 % interval of the difference excludes 0"),
     *(
         dataclasses.replace(
             one.column,
@@ -79,7 +86,7 @@ DIFFERENCES = (
 OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Every strength of the penalty of every method, and its paired difference from the weakest."""
     rows, differences, remarks = [], [], []
     for sweep in sweeps(report):
@@ -94,46 +101,46 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
             )
         differences += [_differences(method, sweep[0]) for method in sweep[1:]]
     tables = (
-        Table("penalty", "Every strength of the penalty, over seeds", COLUMNS, tuple(rows)),
-        Table("differences", "Against the weakest penalty, paired by seed", DIFFERENCES, tuple(differences)),
+        AnalysisTable("penalty", "Every strength of the penalty, over seeds", COLUMNS, tuple(rows)),
+        AnalysisTable("differences", "Against the weakest penalty, paired by seed", DIFFERENCES, tuple(differences)),
     )
-    return Answer(tables, tuple(remarks))
+    return AnalysisResult(tables, tuple(remarks))
 
 
-def sweeps(report: AuditReport) -> tuple[tuple[Method, ...], ...]:
+def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
     """Methods that differ in λ alone, by rising λ; one that has a single λ stands alone."""
-    found: dict[str, list[Method]] = {}
+    found: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
         found.setdefault(seeds_key(spec), []).append(method)
     return tuple(tuple(sorted(several, key=_strength)) for several in found.values())
 
 
-def _strength(method: Method) -> float:
+def _strength(method: MethodRuns) -> float:
     return method.runs[0].record.spec.penalty
 
 
-def _base(method: Method) -> str:
+def _base(method: MethodRuns) -> str:
     """The method's label without its penalty: what the sweep is of."""
     return method.label.replace(f"+pen λ={_strength(method):g}", "")
 
 
-def _named(method: Method) -> dict[str, Cell]:
+def _named(method: MethodRuns) -> dict[str, AnalysisCell]:
     ids = method.cells[METHOD.name].run_ids
     return {
-        METHOD.name: Cell(text=_base(method), run_ids=ids),
+        METHOD.name: AnalysisCell(text=_base(method), run_ids=ids),
         SETTING.name: method.cells[SETTING.name],
-        PENALTY.name: Cell(Reading(_strength(method)), run_ids=ids),
+        PENALTY.name: AnalysisCell(Reading(_strength(method)), run_ids=ids),
     }
 
 
-def _differences(method: Method, baseline: Method) -> dict[str, Cell]:
+def _differences(method: MethodRuns, baseline: MethodRuns) -> dict[str, AnalysisCell]:
     accuracy = QUANTITIES[0]
     cells = {one.column.name: _difference(method, baseline, one) for one in QUANTITIES}
     return {
         **_named(method),
-        "baseline": Cell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
-        "accuracy_outcome": Cell(
+        "baseline": AnalysisCell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
+        "accuracy_outcome": AnalysisCell(
             text=_outcome(*(by_seed(one.runs, accuracy.name, accuracy.pick) for one in (method, baseline)))
         ),
         **cells,
@@ -147,22 +154,22 @@ def _outcome(ours: dict[int, float], theirs: dict[int, float]) -> str:
     return OUTCOMES.get(found, found)
 
 
-def _difference(method: Method, baseline: Method, quantity: Quantity) -> Cell:
+def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn) -> AnalysisCell:
     """Mean of the pairs' differences with its 95 % t interval; for a scale the ratio, through logarithms."""
     runs = (*baseline.runs, *method.runs)
     readings = {run.record.run_id: quantity.pick(run.record) for run in runs}
     broken = [run_id for run_id, reading in readings.items() if reading.not_finite]
     if broken:
-        return Cell(readings[broken[0]], run_ids=tuple(broken))
+        return AnalysisCell(readings[broken[0]], run_ids=tuple(broken))
     ours, theirs = (by_seed(one.runs, quantity.name, quantity.pick) for one in (method, baseline))
     common = ours.keys() & theirs.keys()
     ids = tuple(run.record.run_id for run in runs if run.record.spec.seed in common)
     if not common:
         missing = next((reading for reading in readings.values() if reading.value is None), None)
-        return Cell(missing or Reading(None, "no common seed"), run_ids=tuple(readings))
+        return AnalysisCell(missing or Reading(None, "no common seed"), run_ids=tuple(readings))
     values = [side[seed] for side in (ours, theirs) for seed in common]
     if (quantity.scale and min(values) <= 0) or (not quantity.scale and max(map(abs, values)) > LARGEST):
-        return Cell(
+        return AnalysisCell(
             Reading(None, f"no difference of values between {min(values):.3g} and {max(values):.3g}"), run_ids=ids
         )
     factor = 100 if quantity.column.kind == "pct" else 1

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, mean_cell, quantity_column, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, Pick, mean_cell, quantity_column, trained
+from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.metrics import NOT_CREDITED, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SiteColumn:
     """A row of readings of a run, by site. name: in the catalogue of quantities."""
 
     name: str
-    column: Column
+    column: AnalysisColumn
 
 
 GAMMA, GRADIENT = symbol_of("gamma"), symbol_of("g_norm_mean_ce")
 OF_MEAN_CE = "loss per unit of state, N = 128"
-SITE = Column("site", "site l, 0 is the embedding", kind="count")
+SITE = AnalysisColumn("site", "site l, 0 is the embedding", kind="count")
 QUANTITIES = (
-    Quantity("h_norm", quantity_column("h", "h_norm", "length of the state")),
-    Quantity("g_norm_mean_ce", quantity_column("g", "g_norm_mean_ce", OF_MEAN_CE)),
-    Quantity("gain", quantity_column("gain", "gain", "ratio")),
-    Quantity("gamma", quantity_column("gamma", "gamma", "cosine")),
-    Quantity("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
+    SiteColumn("h_norm", quantity_column("h", "h_norm", "length of the state")),
+    SiteColumn("g_norm_mean_ce", quantity_column("g", "g_norm_mean_ce", OF_MEAN_CE)),
+    SiteColumn("gain", quantity_column("gain", "gain", "ratio")),
+    SiteColumn("gamma", quantity_column("gamma", "gamma", "cosine")),
+    SiteColumn("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
 )
-COUNTS = Column("counts", f"whether {GAMMA} says anything there")
+COUNTS = AnalysisColumn("counts", f"whether {GAMMA} says anything there")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
 ENDS = (
     METHOD,
@@ -42,7 +42,7 @@ ENDS = (
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Every site of every method, and how far the gradient moves between its two ends."""
     rows, ends = [], []
     for method in trained(report):
@@ -50,33 +50,33 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         rows += [_row(method, site, site in exact) for site in range(_sites(method))]
         ends.append({**method.cells, **_ends(method)})
     tables = (
-        Table("per-layer", f"{GRADIENT} and {GAMMA} by site", SITES, tuple(rows)),
-        Table("ends", "The gradient's two ends", ENDS, tuple(ends)),
+        AnalysisTable("per-layer", f"{GRADIENT} and {GAMMA} by site", SITES, tuple(rows)),
+        AnalysisTable("ends", "The gradient's two ends", ENDS, tuple(ends)),
     )
     remark = (
         f"{GAMMA} by the published convention compares the credit of block l with the gradient at its input, one site "
         "too early."
     )
-    return Answer(tables, (remark,))
+    return AnalysisResult(tables, (remark,))
 
 
-def _sites(method: Method) -> int:
+def _sites(method: MethodRuns) -> int:
     """Of the deepest run: seeds of one method have one architecture, but a broken one may have measured nothing."""
     rows = (run.record.measurements.sites for run in method.runs)
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 
 
-def _row(method: Method, site: int, exact: bool) -> dict[str, Cell]:
+def _row(method: MethodRuns, site: int, exact: bool) -> dict[str, AnalysisCell]:
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
-        SITE.name: Cell(Reading(float(site))),
+        SITE.name: AnalysisCell(Reading(float(site))),
         **{one.column.name: mean_cell(method.runs, one.name, _at(one.name, site)) for one in QUANTITIES},
-        COUNTS.name: Cell(text=_counts(method, site, exact)),
+        COUNTS.name: AnalysisCell(text=_counts(method, site, exact)),
     }
 
 
-def _counts(method: Method, site: int, exact: bool) -> str:
+def _counts(method: MethodRuns, site: int, exact: bool) -> str:
     """Whether Γ says anything at a site, or why not."""
     if any(_at("gamma", site)(run.record).reason == NOT_CREDITED for run in method.runs):
         return f"no: {NOT_CREDITED}"
@@ -93,7 +93,7 @@ def _at(quantity: str, site: int) -> Pick:
     return pick
 
 
-def _ends(method: Method) -> dict[str, Cell]:
+def _ends(method: MethodRuns) -> dict[str, AnalysisCell]:
     last = max(_sites(method) - 1, 0)
     g_first, g_last = _at("g_norm_mean_ce", 0), _at("g_norm_mean_ce", last)
 

@@ -10,45 +10,47 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from fa_registry.analyses._rejudge import NOT_WORKED_OUT, Edge, Unit, edge, limits, units
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
-from fa_registry.protocol.checking import CREDIT
+from fa_registry.analyses._rejudge import NOT_WORKED_OUT, JudgedUnit, ThresholdEdge, edge, limits, units
+from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.protocol.edition_schema import CREDIT
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading
 
 SHOWN = 3  # changes named in words; all runs are in the cell's run ids
 END = "is {word} itself still inside the range"
 COLUMNS = (
-    Column("rule", "rule, and the condition where it has several"),
-    Column("quantity", "what is compared with the threshold"),
-    Column("unit", "unit of the quantity and of every limit here"),
-    Column("threshold", "the edition's threshold", "of the quantity", "chosen"),
-    Column("low", "lowest threshold at which no verdict changes", "of the quantity", "num"),
-    Column("low_end", END.format(word="low")),
-    Column("below", "what changes below it"),
-    Column("high", "highest threshold at which no verdict changes", "of the quantity", "num"),
-    Column("high_end", END.format(word="high")),
-    Column("above", "what changes above it"),
-    Column(
+    AnalysisColumn("rule", "rule, and the condition where it has several"),
+    AnalysisColumn("quantity", "what is compared with the threshold"),
+    AnalysisColumn("unit", "unit of the quantity and of every limit here"),
+    AnalysisColumn("threshold", "the edition's threshold", "of the quantity", "chosen"),
+    AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the quantity", "num"),
+    AnalysisColumn("low_end", END.format(word="low")),
+    AnalysisColumn("below", "what changes below it"),
+    AnalysisColumn("high", "highest threshold at which no verdict changes", "of the quantity", "num"),
+    AnalysisColumn("high_end", END.format(word="high")),
+    AnalysisColumn("above", "what changes above it"),
+    AnalysisColumn(
         "outcome_low",
         "the same for the outcome alone (pass, warn, fail, incomplete), flags aside",
         "of the quantity",
         "num",
     ),
-    Column("outcome_high", "the same for the outcome alone", "of the quantity", "num"),
+    AnalysisColumn("outcome_high", "the same for the outcome alone", "of the quantity", "num"),
 )
 OBSERVED = (
-    Column("rule", "rule, and the condition where it has several"),
-    Column("quantity", "what is compared with the threshold"),
-    Column("method", "method, with its options"),
-    Column("setting", "what it is compared within"),
-    Column("seeds", "seeds behind the value"),
-    Column("value", "what was observed; the end of an interval where it is one over seeds", "of the quantity", "num"),
-    Column("verdict", "verdict at the edition's thresholds"),
+    AnalysisColumn("rule", "rule, and the condition where it has several"),
+    AnalysisColumn("quantity", "what is compared with the threshold"),
+    AnalysisColumn("method", "method, with its options"),
+    AnalysisColumn("setting", "what it is compared within"),
+    AnalysisColumn("seeds", "seeds behind the value"),
+    AnalysisColumn(
+        "value", "what was observed; the end of an interval where it is one over seeds", "of the quantity", "num"
+    ),
+    AnalysisColumn("verdict", "verdict at the edition's thresholds"),
 )
 
 
-def answer(report: AuditReport, edition: Edition) -> Answer:
+def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """The range of every threshold over which no run's verdict changes, and who bounds it."""
     rows, observed = [], []
     for limit in limits(edition):
@@ -58,10 +60,10 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         absent = _absence(judged, limit.rule)
         rows.append(
             {
-                "rule": Cell(text=limit.name),
-                "quantity": Cell(text=limit.condition.quantity),
-                "unit": Cell(text=limit.condition.unit),
-                "threshold": Cell(Reading(limit.threshold)),
+                "rule": AnalysisCell(text=limit.name),
+                "quantity": AnalysisCell(text=limit.condition.quantity),
+                "unit": AnalysisCell(text=limit.condition.unit),
+                "threshold": AnalysisCell(Reading(limit.threshold)),
                 **_side("low", "below", low, absent),
                 **_side("high", "above", high, absent),
                 "outcome_low": _end(outcomes[0], absent, "low"),
@@ -70,19 +72,21 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         )
         observed += _observed(limit.name, limit.condition.quantity, judged)
     tables = (
-        Table("sensitivity", "The range of each threshold over which no run's verdict changes", COLUMNS, tuple(rows)),
-        Table("observed", "The values at which a verdict can change", OBSERVED, tuple(observed), detail=True),
+        AnalysisTable(
+            "sensitivity", "The range of each threshold over which no run's verdict changes", COLUMNS, tuple(rows)
+        ),
+        AnalysisTable("observed", "The values at which a verdict can change", OBSERVED, tuple(observed), detail=True),
     )
     remark = "Each threshold is moved alone, the others stay. A verdict is its label, flags included: `WARN(D1)` is not `PASS`."
-    return Answer(tables, (remark,))
+    return AnalysisResult(tables, (remark,))
 
 
-def _tightest(judged: Iterable[Unit], threshold: float, side: int, label: bool) -> Edge | None:
+def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
     """Of all units' edges on one side the nearest; those at the very same value are one edge with all their runs.
 
     Whether the value itself is included depends on the operator and the side alone, so that they agree.
     """
-    found: dict[int, Edge] = {}  # by the unit's place
+    found: dict[int, ThresholdEdge] = {}  # by the unit's place
     reached = math.inf
     for start, place, unit in sorted(
         ((_start(unit, threshold, side), place, unit) for place, unit in enumerate(judged)), key=lambda one: one[:2]
@@ -98,12 +102,12 @@ def _tightest(judged: Iterable[Unit], threshold: float, side: int, label: bool) 
     return dataclasses.replace(nearest[0], changes=changes) if nearest else None
 
 
-def _start(unit: Unit, threshold: float, side: int) -> float:
+def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
     """How far out the unit's first value on this side lies, which is where its edge can be at the nearest."""
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
-def _absence(judged: Sequence[Unit], rule: Rule) -> str:
+def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
     """Why a threshold has no limit on either side; {0} is the side."""
     if not rule.gating:
         return "no {0} limit: the verdict does not look at this rule"
@@ -114,20 +118,20 @@ def _absence(judged: Sequence[Unit], rule: Rule) -> str:
     return "no {0} limit: no run's verdict changes, however far it moves"
 
 
-def _side(name: str, beyond: str, found: Edge | None, absent: str) -> dict[str, Cell]:
+def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
     if found is None:
-        unlimited = {f"{name}_end": Cell(text="no limit"), beyond: Cell(text="nothing")}
+        unlimited = {f"{name}_end": AnalysisCell(text="no limit"), beyond: AnalysisCell(text="nothing")}
         return {name: _end(None, absent, name), **unlimited}
     named = _changed(found)
     more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
     return {
         name: _end(found, absent, name),
-        f"{name}_end": Cell(text="included" if found.included else "excluded"),
-        beyond: Cell(text="; ".join(named[:SHOWN] + more)),
+        f"{name}_end": AnalysisCell(text="included" if found.included else "excluded"),
+        beyond: AnalysisCell(text="; ".join(named[:SHOWN] + more)),
     }
 
 
-def _changed(found: Edge) -> list[str]:
+def _changed(found: ThresholdEdge) -> list[str]:
     """`dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`, one a method and change."""
     seeds: dict[tuple[str, str, str], list[str]] = {}
     for change in found.changes:
@@ -136,25 +140,25 @@ def _changed(found: Edge) -> list[str]:
     return [f"{label} {', '.join(several)}: {before} → {after}" for (label, before, after), several in seeds.items()]
 
 
-def _end(found: Edge | None, absent: str, name: str) -> Cell:
+def _end(found: ThresholdEdge | None, absent: str, name: str) -> AnalysisCell:
     if found is None:
-        return Cell(Reading(None, absent.format("lower" if name == "low" else "upper")))
-    return Cell(Reading(found.value), run_ids=tuple(change.run.record.run_id for change in found.changes))
+        return AnalysisCell(Reading(None, absent.format("lower" if name == "low" else "upper")))
+    return AnalysisCell(Reading(found.value), run_ids=tuple(change.run.record.run_id for change in found.changes))
 
 
-def _observed(name: str, quantity: str, judged: Iterable[Unit]) -> list[dict[str, Cell]]:
-    rows, shared = [], {"rule": Cell(text=name), "quantity": Cell(text=quantity)}
+def _observed(name: str, quantity: str, judged: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
+    rows, shared = [], {"rule": AnalysisCell(text=name), "quantity": AnalysisCell(text=quantity)}
     for unit in judged:
         ids = tuple(run.record.run_id for run in unit.runs)
         labels = dict.fromkeys(run.verdict.label for run in unit.runs)
         cells = {
             **shared,
-            "method": Cell(text=unit.method.label),
+            "method": AnalysisCell(text=unit.method.label),
             "setting": unit.method.cells["setting"],
-            "seeds": Cell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in unit.runs))),
-            "verdict": Cell(text=", ".join(labels)),
+            "seeds": AnalysisCell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in unit.runs))),
+            "verdict": AnalysisCell(text=", ".join(labels)),
         }
-        rows += [{**cells, "value": Cell(reading, run_ids=ids)} for reading in unit.shown]
+        rows += [{**cells, "value": AnalysisCell(reading, run_ids=ids)} for reading in unit.shown]
     return rows
 
 

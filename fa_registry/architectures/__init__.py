@@ -1,9 +1,9 @@
 """Networks with one residual stream, one file each; `adapt` for models from elsewhere."""
 
-from fa_registry.architectures._adapted import Adapted, adapt, unwrapped
+from fa_registry.architectures._adapted import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Architecture, ArchitectureCard
-from fa_registry.catalog import Catalog
+from fa_registry.plugin_registry import Catalog
 
-__all__ = ["CATALOG", "Adapted", "adapt", "unwrapped"]
+__all__ = ["CATALOG", "AdaptedNetwork", "adapt", "unwrapped"]
 
 CATALOG = Catalog("architectures", "architecture", Architecture, card=ArchitectureCard)

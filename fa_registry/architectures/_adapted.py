@@ -24,7 +24,7 @@ ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; m
 
 
 @dataclass(frozen=True)
-class Reads:
+class ModelIO:
     """How a model is spoken to that takes and gives more than one tensor; None: one tensor.
 
     inputs: x → what the model is called with, a mapping as keywords. output: the model's answer → logits. state: what a block
@@ -36,7 +36,7 @@ class Reads:
     state: Callable[[Any], Tensor] | None = None
 
 
-class Adapted(nn.Module):
+class AdaptedNetwork(nn.Module):
     """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`.
 
     skip: empty for "none" that the first pass may change to "outside".
@@ -48,7 +48,7 @@ class Adapted(nn.Module):
         sites: Sequence[str],
         skip: str,
         readout: str,
-        reads: Reads | None = None,
+        reads: ModelIO | None = None,
         gradient: str = "backward",
     ):
         super().__init__()
@@ -57,7 +57,7 @@ class Adapted(nn.Module):
         self.skip = skip or "none"
         self.is_skip_open = not skip
         self.readout = readout
-        self.reads = reads or Reads()
+        self.reads = reads or ModelIO()
         self.gradient = gradient
 
     def forward(
@@ -359,7 +359,7 @@ def adapt(
     state: Callable[[Any], Tensor] | None = None,
     *,
     gradient: str = "backward",
-) -> Adapted:
+) -> AdaptedNetwork:
     """Make `model` observable at the modules named by `sites`.
 
     Args:
@@ -409,7 +409,7 @@ def adapt(
     ]
     if problems:
         raise InvalidFields("adapt", problems)
-    return Adapted(model, names, skip, readout or _default_readout(known), Reads(**reads), gradient)
+    return AdaptedNetwork(model, names, skip, readout or _default_readout(known), ModelIO(**reads), gradient)
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:

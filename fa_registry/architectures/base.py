@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fa_registry.positions import spread
 from fa_registry.records import Option, Scalar
+from fa_registry.token_axes import broadcast_over_positions
 
 READOUT = ("out_ln", "out_head")
 
@@ -82,7 +82,7 @@ class Network(nn.Module):
 
         Checked against autograd of <position average, c> in tests/training/test_step.py. One with positions stays as it is.
         """
-        return spread(credit, state)
+        return broadcast_over_positions(credit, state)
 
     def readout(self, state: Tensor) -> Tensor:
         """Logits (batch, classes) from h_L: pooled first, then normalised, then read."""

@@ -9,8 +9,8 @@ from torch import nn
 
 from fa_registry.architectures._layers import conv, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
-from fa_registry.positions import averaged
 from fa_registry.records import Option, Scalar
+from fa_registry.token_axes import mean_over_positions
 
 SHRUNK = 4  # two 2×2 pools
 
@@ -67,7 +67,7 @@ class SmallCNN(Architecture):
             out_ln=None,
             out_head=linear(widths[count], classes, generator),
             residual=False,
-            pool=averaged,  # features stay as they are; with fewer blocks the head reads maps
+            pool=mean_over_positions,  # features stay as they are; with fewer blocks the head reads maps
         )
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fa_registry.architectures._layers import conv, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
-from fa_registry.positions import averaged
 from fa_registry.records import Option, Scalar
+from fa_registry.token_axes import mean_over_positions
 
 
 class BasicBlock(nn.Module):
@@ -40,7 +40,7 @@ class ResNet(Network):
     """Its embedding is stem_conv → stem_bn → ReLU, two layers that stand at the top of the state dict, as published."""
 
     def __init__(self, stem_conv: nn.Conv2d, blocks: list[nn.Module], out_head: nn.Module):
-        super().__init__(None, blocks, out_ln=None, out_head=out_head, pool=averaged)
+        super().__init__(None, blocks, out_ln=None, out_head=out_head, pool=mean_over_positions)
         self.stem_conv = stem_conv
         self.stem_bn = nn.BatchNorm2d(stem_conv.out_channels)
 

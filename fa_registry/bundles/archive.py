@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, join_names, shortened
-from fa_registry.untrusted import RECORD, UnreadableFile, named, open_zip
+from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, resolve_user_path
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
 FORMAT, VERSION = "fa_registry bundle", 1
@@ -51,7 +51,7 @@ def pack(folder: Path, out: Path, told: Mapping[str, Any], sign: Callable[[bytes
     sizes = {name: (folder / name).stat().st_size for name in names}
     manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **told)
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}{owners.mark()}")
+    temporary = out.with_name(f".{out.name}{process_ownership.owner_suffix()}")
     try:
         data = manifest_bytes(manifest)
         _write(folder, names, data, sign(data) if sign else b"", temporary)
@@ -71,7 +71,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
 
     Raises IntegrityError that names every file that is not as it was packed, or says why it is none: nothing is believed then.
     """
-    path = named(path)
+    path = resolve_user_path(path)
     try:
         with open_zip(path) as archive:
             manifest, signature = _opened(archive, path)
@@ -119,14 +119,17 @@ def _manifest(told: bytes, path: Path) -> Manifest:
     raw = jsonio.loads(told.decode())
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
-            f"{path.name} is a bundle of version {jsonio.found(raw.get('version'))}, and this release reads version {VERSION}"
+            f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
+            f"and this release reads version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)
     except InvalidFields as error:
         raise IntegrityError(f"{path.name}: {error}") from error
     if manifest.format != FORMAT:
-        raise IntegrityError(f"{path.name} is no bundle of fa_registry: its format is {jsonio.found(manifest.format)}")
+        raise IntegrityError(
+            f"{path.name} is no bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
+        )
     return manifest
 
 
@@ -176,7 +179,7 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
 
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
     """The same files packed again are the same bytes: what no digest is of (times, attributes, gaps between files) shows so."""
-    with owners.folder("fa_registry-bundle-") as place:
+    with process_ownership.temp_dir("fa_registry-bundle-") as place:
         again = place / "again.zip"
         _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, again)
         if _same(path, again):

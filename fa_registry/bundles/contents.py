@@ -15,7 +15,7 @@ from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.pages import SEAL
+from fa_registry.tracking.page_digests import SEAL
 from fa_registry.tracking.reader import check_files, check_seal
 
 TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
@@ -25,7 +25,9 @@ PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 
 
-def collect(tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path) -> None:
+def collect_files(
+    tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path
+) -> None:
     """Copy all of it below `folder`, each file once it is known to be the one that was recorded."""
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
@@ -69,7 +71,7 @@ def _table(run: StoredRun) -> dict[str, Any]:
     }
 
 
-def opened(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
+def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
     """An unpacked bundle as a store, its audit and its runs. IntegrityError where its tables are none."""
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, UsageError
-from fa_registry.untrusted import UnreadableFile, named, regular_bytes
+from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
 MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out key.pub"
@@ -61,7 +61,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 def _key(path: Path, load, kind: type, word: str, *more):
     try:
-        key = load(regular_bytes(named(path), 2**16), *more)
+        key = load(read_file(resolve_user_path(path), 2**16), *more)
     except UnreadableFile as error:
         raise UsageError(f"key {path}: {error.reason}; `{MAKE}` makes a pair") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

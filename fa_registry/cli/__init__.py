@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import analysing, auditing, comparing, looking, models, training
-from fa_registry.cli.tables import tell
+from fa_registry.cli import analyse, audit, compare, inspect, models, train
+from fa_registry.cli.tables import print_err
 from fa_registry.errors import RegistryError
 from fa_registry.output_streams import outlive_readers
-from fa_registry.visible import message
+from fa_registry.text_safety import escape_message
 
 # Python's 700 makes it look for cycles through modules and records that stay, again and again
 NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
@@ -26,7 +26,7 @@ class _OnStandardError(logging.Handler):
     """Prints each message bare."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        print_err(record.getMessage())
 
 
 @contextmanager
@@ -51,10 +51,10 @@ def _launched(context: click.Context) -> Iterator[None]:
         yield
     finally:
         if "MLFLOW_RUN_ID" in os.environ:
-            from fa_registry.workflows.stores import put_launched_away  # MLflow: seconds
+            from fa_registry.workflows.stores import trash_launcher_run  # MLflow: seconds
 
             try:
-                put_launched_away(context.invoked_subcommand or "")
+                trash_launcher_run(context.invoked_subcommand or "")
             except RegistryError as error:  # what the verb did and how it ended is not changed by that
                 logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
 
@@ -68,7 +68,7 @@ GROUPS = {
 LINE = 66  # characters that a verb's line of help may have beside its name
 
 
-class Verbs(click.Group):
+class RegistryGroup(click.Group):
     """Prints this package's errors, and a disk's, as one message with an exit code; anything else is a bug: its traceback."""
 
     def main(self, *arguments: Any, **named: Any) -> Any:
@@ -82,18 +82,18 @@ class Verbs(click.Group):
             with _told(), _launched(context):
                 return super().invoke(context)
         except RegistryError as error:
-            tell(f"fa-registry: {error}")
+            print_err(f"fa-registry: {error}")
             sys.exit(error.exit_code)
         except click.UsageError as error:  # click repeats what was typed
-            error.message = message(error.message)
+            error.message = escape_message(error.message)
             raise
         except OSError as error:
-            from fa_registry.tracking.refusals import Refusal
+            from fa_registry.tracking.store_errors import StoreRefusal
 
-            refusal = Refusal("the disk", error)
+            refusal = StoreRefusal("the disk", error)
             if not refusal.kind:  # a fault of ours
                 raise
-            tell(f"fa-registry: {refusal}")
+            print_err(f"fa-registry: {refusal}")
             sys.exit(refusal.exit_code)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,7 +103,7 @@ class Verbs(click.Group):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(LINE)) for name in names])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RegistryGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fa_registry")
 def main() -> None:
     """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report.
@@ -113,6 +113,6 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 
-for verbs in (training, models, auditing, comparing, analysing, looking):
+for verbs in (train, models, audit, compare, analyse, inspect):
     for verb in verbs.VERBS:
         main.add_command(verb)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import completing, options
+from fa_registry.cli import options, shell_completion
 from fa_registry.cli.options import (
     ARCHITECTURE,
     DATA_ROOT,
@@ -21,7 +21,7 @@ from fa_registry.cli.options import (
     STORE,
     examples,
 )
-from fa_registry.cli.tables import print_json, say
+from fa_registry.cli.tables import print_json, print_out
 
 SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
 
@@ -32,7 +32,7 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "--method",
     default="",
     help="Credit rule it was trained by, see `list methods`.",
-    shell_complete=completing.family("methods"),
+    shell_complete=shell_completion.family("methods"),
 )
 @ARCHITECTURE
 @DATASET
@@ -77,22 +77,22 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
     """
     from fa_registry.workflows.adopt import run_adopt
-    from fa_registry.workflows.requests import Place, spec_fields
+    from fa_registry.workflows.options import StoreLocation, spec_fields
 
     fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
-    place = Place(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
+    place = StoreLocation(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
     result = run_adopt(weights, fields, place=place, **arguments)
     if as_json:
         print_json(result)
         return
     if not result.adopted:
-        say(f"run {result.run_id}: already adopted (--force adopts it again)", f"judge it: {result.judge}")
+        print_out(f"run {result.run_id}: already adopted (--force adopts it again)", f"judge it: {result.judge}")
         return
-    say(f"run {result.run_id}: adopted, {result.status}")
-    say("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
+    print_out(f"run {result.run_id}: adopted, {result.status}")
+    print_out("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
     if result.absent:
-        say(f"  no Γ: {result.absent} (--feedback FILE)")
-    say(f"judge it: {result.judge}")
+        print_out(f"  no Γ: {result.absent} (--feedback FILE)")
+    print_out(f"judge it: {result.judge}")
 
 
 @click.command(short_help="Register an audited run's weights as a model, verdict attached.")
@@ -109,7 +109,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     "--edition",
     default="",
     help="Whose verdict decides [the leading one of the newest audit].",
-    shell_complete=completing.editions(),
+    shell_complete=shell_completion.editions(),
 )
 @click.option("--despite", default=None, metavar="REASON", help="Promote a FAIL or INCOMPLETE; kept with the model.")
 @click.option("--author", default="", metavar="NAME", help="Who decides so, with --despite [your login name].")
@@ -129,28 +129,30 @@ def promote(as_json: bool, **arguments: Any) -> None:
     specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
     A run that FAILs, or lacks evidence, is refused without --despite.
     """
+    from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
-    from fa_registry.workflows.requests import Place
 
-    place = Place(arguments.pop("store"), data_root=arguments.pop("data_root"))
+    place = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
     result = run_promote(place=place, **arguments)
     if as_json:
         print_json(result)
         return
     done = "promoted" if result.promoted else "already promoted with this verdict"
-    say(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
+    print_out(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
     others = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
     if others:
-        say(f"  other editions: {', '.join(others)}")
+        print_out(f"  other editions: {', '.join(others)}")
     if result.despite:
-        say(f"  despite {result.verdict}: {result.despite}")
+        print_out(f"  despite {result.verdict}: {result.despite}")
     if result.aliases:
-        say(f"  aliases: {', '.join(result.aliases)}")
-    say(f'load it: fa_registry.load_model("{result.reference}")')
+        print_out(f"  aliases: {', '.join(result.aliases)}")
+    print_out(f'load it: fa_registry.load_model("{result.reference}")')
 
 
 @click.command(short_help="Put a study's audit with its runs into one file that proves itself.")
-@click.option("--study", required=True, metavar="NAME", help="Whose newest audit.", shell_complete=completing.studies())
+@click.option(
+    "--study", required=True, metavar="NAME", help="Whose newest audit.", shell_complete=shell_completion.studies()
+)
 @click.option("--out", default="", metavar="FILE", help="The file [NAME.fa.zip].")
 @click.option("--light", is_flag=True, help="Without weights and feedback: nothing can be measured again then.")
 @click.option("--sign", default="", metavar="KEY", help="Sign it: a PEM file with a private Ed25519 key.")
@@ -181,7 +183,7 @@ def bundle(as_json: bool, **asked: Any) -> None:
             }
         )
     else:
-        say(*bundles.bundled_words(made))
+        print_out(*bundles.bundled_words(made))
 
 
 @click.command("import", short_help="Put the runs of a bundle into a store, each once.")
@@ -193,13 +195,13 @@ def bundle(as_json: bool, **asked: Any) -> None:
 @examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment theirs")
 def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
     """Put the runs of a bundle into a store, under the same specifications, with the same sealed files; then audit them there."""
-    from fa_registry.workflows.bundle import put_bundle
+    from fa_registry.workflows.bundle import import_into
 
-    put = put_bundle(path, experiment, store, key)
+    put = import_into(path, experiment, store, key)
     if as_json:
         print_json(put)
     else:
-        say(f"{len(put.runs)} runs put into the store, {len(put.present)} were there")
+        print_out(f"{len(put.runs)} runs put into the store, {len(put.present)} were there")
 
 
 VERBS = (adopt, promote, bundle, import_)

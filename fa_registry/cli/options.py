@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from fa_registry.cli import completing
+from fa_registry.cli import shell_completion
 from fa_registry.errors import InvalidFields
-from fa_registry.owners import LEASE
-from fa_registry.studies import twins
+from fa_registry.process_ownership import LEASE
+from fa_registry.studies import study_variants
 from fa_registry.studies.executors import CATALOG
 from fa_registry.studies.executors.base import SILENCE
 from fa_registry.tracking.base import MOST_POINTS
@@ -22,11 +22,13 @@ STORE = click.option(
     "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
 )
 ARCHITECTURE = click.option(
-    "--architecture", default="resmlp", show_default=True, shell_complete=completing.family("architectures")
+    "--architecture", default="resmlp", show_default=True, shell_complete=shell_completion.family("architectures")
 )
-DATASET = click.option("--dataset", default="digits", show_default=True, shell_complete=completing.family("datasets"))
+DATASET = click.option(
+    "--dataset", default="digits", show_default=True, shell_complete=shell_completion.family("datasets")
+)
 METHOD = click.option(
-    "--method", default="", help="Credit rule, see `list methods`.", shell_complete=completing.family("methods")
+    "--method", default="", help="Credit rule, see `list methods`.", shell_complete=shell_completion.family("methods")
 )
 SEED = click.option("--seed", default="", help="One integer; required.")
 PENALTY = click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
@@ -44,13 +46,13 @@ DEVICE = click.option(
     default="auto",
     show_default=True,
     help="auto, cuda, cuda:N or cpu; auto prefers CUDA.",
-    shell_complete=completing.words("auto", "cuda", "cpu"),
+    shell_complete=shell_completion.choices("auto", "cuda", "cpu"),
 )
 FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
 KEEP_TRAINED = click.option(
     "--keep-trained", is_flag=True, help="Keep finished runs that were trained by other code than is installed."
 )
-EVERY = click.option(
+CHECKPOINT_EVERY = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
@@ -72,14 +74,14 @@ POINTS = click.option(
     metavar="N",
     help="Points of each metric in the store's tables, for charts; 0: one an epoch. series.parquet has every epoch.",
 )
-HUNG = click.option(
+HANG_TIMEOUT = click.option(
     "--silence",
     default=str(SILENCE),
     show_default=True,
     metavar="SECONDS",
     help="Time without an epoch after which a run in a process of its own counts as hung and is ended; 0: never.",
 )
-LEFT = click.option(
+HEARTBEAT_TIMEOUT = click.option(
     "--lease",
     default=str(LEASE),
     show_default=True,
@@ -92,18 +94,21 @@ DATA = click.option(
     "--data",
     default="",
     metavar="NAME",
-    help=f"The study on another image set: {twins.RULE}.",
-    shell_complete=completing.family("datasets"),
+    help=f"The study on another image set: {study_variants.RULE}.",
+    shell_complete=shell_completion.family("datasets"),
 )
 SCALE = click.option(
-    "--scale", default="", metavar="F", help=f"Other epochs than the study's: {twins.SCALING}. Not with --epochs."
+    "--scale",
+    default="",
+    metavar="F",
+    help=f"Other epochs than the study's: {study_variants.SCALING}. Not with --epochs.",
 )
 STUDY = click.option(
     "--study",
     default="",
     metavar="NAME",
     help="All runs of a study, as its study.toml is now.",
-    shell_complete=completing.studies(),
+    shell_complete=shell_completion.studies(),
 )
 RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
 FACTORIES = click.option(
@@ -137,8 +142,8 @@ EXECUTOR = click.option(
     "--executor",
     default="",
     metavar="NAME",
-    help=f"Who runs them: {', '.join(CATALOG.own_names())}, or a package's [what suits this machine].",
-    shell_complete=completing.family("executors", "studies.executors"),
+    help=f"Who runs them: {', '.join(CATALOG.builtin_names())}, or a package's [what suits this machine].",
+    shell_complete=shell_completion.family("executors", "studies.executors"),
 )
 ADDRESS = click.option(
     "--address",
@@ -161,14 +166,14 @@ EDITION = click.option(
     "--edition",
     default="",
     help="Rules to judge by: a name, or the path of a .toml [the study's].",
-    shell_complete=completing.editions(),
+    shell_complete=shell_completion.editions(),
 )
 EDITIONS = click.option(
     "--editions",
     default="",
     metavar="E,E,…",
     help="Several editions side by side; the study's leads if it is one of them.",
-    shell_complete=completing.several(completing.editions()),
+    shell_complete=shell_completion.several(shell_completion.editions()),
 )
 THRESHOLD = click.option(
     "--threshold",
@@ -191,7 +196,7 @@ STOP_ON = click.option(
     metavar="RULE,…",
     help="End a run at the epoch in which one of these rules fires. It is then stopped early, never complete.",
 )
-TRUST = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
+TRUST_LOGGED = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
 
 
 RECOMPUTE = click.option(
@@ -199,7 +204,7 @@ RECOMPUTE = click.option(
     default=False,
     help="Measure every run again first, or take its logged figures [--trust-logged].",
 )
-ALL_OF = click.option("--experiment", default="", help="All runs of an experiment.")
+EXPERIMENT_RUNS = click.option("--experiment", default="", help="All runs of an experiment.")
 
 
 def together(*options: Callable) -> Callable:
@@ -213,17 +218,28 @@ def together(*options: Callable) -> Callable:
     return add
 
 
-PLACED = together(EXECUTOR, ADDRESS, CPUS, GPUS, MEMORY)
-REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
+CLUSTER_OPTIONS = together(EXECUTOR, ADDRESS, CPUS, GPUS, MEMORY)
+STUDY_OVERRIDES = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
 TRAINING = together(
-    EDITION, STOP_ON, EXPERIMENT, EVERY, KEEP_STATES, POINTS, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED
+    EDITION,
+    STOP_ON,
+    EXPERIMENT,
+    CHECKPOINT_EVERY,
+    KEEP_STATES,
+    POINTS,
+    HANG_TIMEOUT,
+    HEARTBEAT_TIMEOUT,
+    DATA_ROOT,
+    STORE,
+    FORCE,
+    KEEP_TRAINED,
 )
 
 
 def of_many_runs(*own: Callable) -> Callable:
     """The options of a verb that selects and judges runs and logs nothing, with its `own` in their midst."""
-    judging = (STUDY, RUN, ALL_OF, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
-    return together(*judging, REPLACING, *own, DATA_ROOT, STORE, JSON)
+    judging = (STUDY, RUN, EXPERIMENT_RUNS, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
+    return together(*judging, STUDY_OVERRIDES, *own, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry import jsonio
-from fa_registry.visible import json_text, json_without_password, message, one_line
+from fa_registry.text_safety import escape_message, escape_to_one_line, json_text, json_without_password
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from fa_registry.records import Reading
 
 SHORT_ID = 8
-Cell = str | tuple[str, ...]  # one line, or several
+TerminalCell = str | tuple[str, ...]  # one line, or several
 UNKNOWN_WIDTH = 200  # characters of a table in a file
 NO_BREAK = "\u00a0"  # a space within what is one word to `table`
 
 
-def say(*lines: str, err: bool = False) -> None:
+def print_out(*lines: str, err: bool = False) -> None:
     """Print lines: each stays one, whatever names are in it. err: on standard error."""
-    click.echo("\n".join(map(one_line, lines)), err=err)
+    click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 
-def tell(words: str) -> None:
+def print_err(words: str) -> None:
     """Print an error or a message of the log, which may have several lines, on standard error as it is now."""
     # progress bars take the place of sys.stderr while they are shown
-    print(message(words), file=sys.stderr)
+    print(escape_message(words), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -52,10 +52,10 @@ def print_page(address: str) -> None:
         from fa_registry.workflows.stores import UI  # the verb has loaded it by now
 
         served = " (after `make ui`)" if address.startswith(UI) else ""
-        say(f"side by side: {address}{served}")
+        print_out(f"side by side: {address}{served}")
 
 
-def table(header: Sequence[Cell], rows: Sequence[Sequence[Cell]], title: str | Sequence[str]) -> None:
+def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:
     """Print one table to standard output: as wide as the terminal, or as COLUMNS says; UNKNOWN_WIDTH where neither says any.
 
     Where the cells have no room on one line each, the frame goes, then cells are wrapped. No word is cut: where even the
@@ -71,7 +71,7 @@ def table(header: Sequence[Cell], rows: Sequence[Sequence[Cell]], title: str | S
     words = [max(map(_longest_word, column)) for column in columns]
     lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(words, columns, strict=True)]
     if title:
-        say(*([title] if isinstance(title, str) else title))
+        print_out(*([title] if isinstance(title, str) else title))
     for narrowest, (frame, between) in product(
         (lines, words), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
     ):
@@ -83,9 +83,9 @@ def table(header: Sequence[Cell], rows: Sequence[Sequence[Cell]], title: str | S
         click.echo("\n".join(_stacked(header, row, console.width)))
 
 
-def _shown(cells: Sequence[Cell]) -> list[str]:
+def _shown(cells: Sequence[TerminalCell]) -> list[str]:
     """What stands in the cells, a line end only where a cell has several lines."""
-    return ["\n".join(map(one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
+    return ["\n".join(map(escape_to_one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
 def _longest_word(cell: str) -> int:

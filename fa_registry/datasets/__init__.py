@@ -1,8 +1,8 @@
 """Data sets as tensors, one file each."""
 
-from fa_registry.catalog import Catalog
 from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily
 from fa_registry.errors import UnknownName
+from fa_registry.plugin_registry import Catalog
 
 CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard)
 

@@ -1,11 +1,21 @@
 """Measurements, one file each. They know no threshold: judging is the protocol's."""
 
-from fa_registry.catalog import Catalog
-from fa_registry.diagnostics._bench import Absent, Bench
-from fa_registry.diagnostics._observe import Look, evaluating, look, observe
+from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward
+from fa_registry.diagnostics._probe import ProbeContext, Unavailable
 from fa_registry.diagnostics._reference_check import ReferenceCheck
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Observation
+from fa_registry.plugin_registry import Catalog
 
-__all__ = ["CATALOG", "Absent", "Bench", "Look", "Observation", "ReferenceCheck", "evaluating", "look", "observe"]
+__all__ = [
+    "CATALOG",
+    "Unavailable",
+    "ProbeContext",
+    "ForwardBackward",
+    "Observation",
+    "ReferenceCheck",
+    "eval_mode",
+    "run_forward_backward",
+    "observe",
+]
 
 CATALOG = Catalog("diagnostics", "diagnostic", Diagnostic, card=DiagnosticCard)

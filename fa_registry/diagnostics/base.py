@@ -16,18 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
-from fa_registry.quantities import DECLARED, Quantity
-from fa_registry.quantities import REFERENCE_BATCH as REFERENCE_BATCH
+from fa_registry.metrics import DECLARED, Metric
+from fa_registry.metrics import REFERENCE_BATCH as REFERENCE_BATCH
 from fa_registry.records import Reading, Scalar
 
 if TYPE_CHECKING:
-    from fa_registry.diagnostics._bench import Bench
+    from fa_registry.diagnostics._probe import ProbeContext
 
 SiteReadings = tuple[Reading, ...]
 MOMENTS = ("epoch", "final")
 
-Table = np.ndarray  # float64 (sites, samples)
+SiteBySample = np.ndarray  # float64 (sites, samples)
 # Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so that an error of 64 eps has a
 # direction to 1/64 at worst: a cosine of at least .9998, far from the .99 at which a reference is noise.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
@@ -49,7 +50,7 @@ class DiagnosticCard:
     name: str
     symbol: str
     line: str
-    quantities: tuple[Quantity | str, ...]
+    quantities: tuple[Metric | str, ...]
     unit: str
     range: str
     cannot_tell: str
@@ -78,12 +79,12 @@ class DiagnosticCard:
         return tuple(quantity if isinstance(quantity, str) else quantity.name for quantity in self.quantities)
 
     @property
-    def described(self) -> tuple[Quantity, ...]:
+    def described(self) -> tuple[Metric, ...]:
         """Its quantities with all that a page says of them: the card's own words and unit where they have none."""
         return tuple(map(self._described, self.quantities))
 
-    def _described(self, given: Quantity | str) -> Quantity:
-        quantity = DECLARED.get(given, Quantity(given)) if isinstance(given, str) else given
+    def _described(self, given: Metric | str) -> Metric:
+        quantity = DECLARED.get(given, Metric(given)) if isinstance(given, str) else given
         symbol = self.symbol if len(self.quantities) == 1 else quantity.name
         return replace(
             quantity,
@@ -146,7 +147,7 @@ class Observation:
     no_credits: str = "no method was given"
     exact: tuple[bool, ...] = ()
     no_gamma: str = ""
-    bench: Bench | None = None
+    bench: ProbeContext | None = None
     first_credited: int = 0
     least_error: float = LEAST_ERROR
     initial_norms: Sequence[float] | None = None
@@ -163,12 +164,12 @@ class Observation:
         return self.error.shape[0]
 
     @cached_property
-    def hidden_norms(self) -> Table:
+    def hidden_norms(self) -> SiteBySample:
         """‖h_l‖₂ per site and sample, (L+1, N), in the state's own unit."""
         return table(sample_norms(state) for state in self.hidden)
 
     @cached_property
-    def gradient_norms(self) -> Table:
+    def gradient_norms(self) -> SiteBySample:
         """‖g_l‖₂ per site and sample, (L+1, N): of the sample's own loss, in loss per unit of state.
 
         The mean loss over N samples would make each N times smaller, and a floor under it a matter of the batch. Checked in
@@ -177,7 +178,7 @@ class Observation:
         return table(sample_norms(gradient) for gradient in self.gradients)
 
     @cached_property
-    def credit_norms(self) -> Table | None:
+    def credit_norms(self) -> SiteBySample | None:
         """‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
         return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
 
@@ -187,14 +188,14 @@ class Observation:
         return sample_norms(self.error).cpu().numpy()
 
     @cached_property
-    def fidelities(self) -> Table | None:
+    def fidelities(self) -> SiteBySample | None:
         """cos(g_l in float32, g_l in float64) per site and sample, (L+1, N), nan at a zero; None without the float64 pass."""
         if self.gradients_double is None:
             return None
         return cosine_table(self.gradients, self.gradients_double, self.gradient_norms, self.double_norms)
 
     @cached_property
-    def double_norms(self) -> Table:
+    def double_norms(self) -> SiteBySample:
         """‖g_l‖₂ of the float64 pass per site and sample, (L+1, N); needs that pass."""
         return table(sample_norms(gradient) for gradient in self.gradients_double)
 
@@ -204,7 +205,7 @@ class Observation:
         return ~(self.error_norms <= self.least_error)
 
     @cached_property
-    def alignments(self) -> Table | None:
+    def alignments(self) -> SiteBySample | None:
         """cos(c_l, g_l) per site and sample, (L+1, N), nan where a norm is zero or not finite; None without credits.
 
         Credit and gradient of one index are of one site, the block's output. Against g_{l−1} fa reads .997 at its last block,
@@ -215,7 +216,7 @@ class Observation:
         return cosine_table(self.credits, self.gradients, self.credit_norms, self.gradient_norms)
 
 
-def table(rows: Iterable[Tensor]) -> Table:
+def table(rows: Iterable[Tensor]) -> SiteBySample:
     """Stack one (N,) tensor a site into a NumPy table (sites, N): one copy off the device for all of them."""
     return torch.stack(list(rows)).cpu().numpy()
 
@@ -239,7 +240,9 @@ def sample_products(left: Tensor, right: Tensor) -> Tensor:
     return torch.linalg.vecdot(left.double(), right.double(), dim=1)
 
 
-def cosine_table(left: Sequence[Tensor], right: Sequence[Tensor], left_norms: Table, right_norms: Table) -> Table:
+def cosine_table(
+    left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
+) -> SiteBySample:
     """`sample_cosines`, bit by bit, of every pair of a site, from norms that are known already: they are most of its work."""
     products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
     with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch
@@ -254,3 +257,6 @@ def readings(values: Iterable[float]) -> SiteReadings:
 def missing(count: int, reason: str) -> SiteReadings:
     """`count` readings, one a site, that all lack a value for the same reason."""
     return tuple(Reading(None, reason) for _ in range(count))
+
+
+__getattr__ = aliases(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import absence
+from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import Reading
 

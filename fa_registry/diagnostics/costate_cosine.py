@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import absence, flat
+from fa_registry.diagnostics._probe import absence, flat
 from fa_registry.diagnostics.base import (
     Diagnostic,
     DiagnosticCard,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import Absent, absence
+from fa_registry.diagnostics._probe import Unavailable, absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
-from fa_registry.quantities import FAMILY
+from fa_registry.metrics import FAMILY
 from fa_registry.records import Reading
 
 PREFIX = "feature_drift"
@@ -40,7 +40,7 @@ class FeatureDrift(Diagnostic):
         if absent := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights
-        if isinstance(initial, Absent):
+        if isinstance(initial, Unavailable):
             names = (*(f"{PREFIX}/{name}" for name in weights), OF_BLOCKS)
             return Measured(scalars=dict.fromkeys(names, Reading(None, initial.reason)))
         scalars = {f"{PREFIX}/{name}": drift(weights, initial, [name]) for name in weights}

@@ -9,7 +9,7 @@ import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
 from fa_registry.diagnostics.fidelity import ALL_FITTED, fidelity_reading
-from fa_registry.quantities import NOT_CREDITED as NOT_CREDITED
+from fa_registry.metrics import NOT_CREDITED as NOT_CREDITED
 from fa_registry.records import NOT_FINITE, Reading
 
 NUMBERS = ("gamma", "gamma_q25", "gamma_median", "gamma_q75", "gamma_samples", "gamma_batch")

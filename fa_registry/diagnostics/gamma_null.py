@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import absence
-from fa_registry.diagnostics._observe import gradient_vectors
+from fa_registry.diagnostics._forward_backward import gradient_vectors
+from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_norms
 from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
 from fa_registry.records import NOT_FINITE, Reading

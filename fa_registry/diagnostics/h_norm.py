@@ -18,7 +18,7 @@ from fa_registry.diagnostics.base import (
     sample_norms,
     table,
 )
-from fa_registry.quantities import symbol_of
+from fa_registry.metrics import symbol_of
 from fa_registry.records import Reading
 
 FLOOR = 1e-12  # protocol.md: growth is divided by max(h_norm, 1e-12)

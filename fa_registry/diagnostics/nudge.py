@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import PUSHED, Absent, Bench, absence, flat, is_resolved, pushed_samples
+from fa_registry.diagnostics._probe import (
+    PUSHED,
+    ProbeContext,
+    Unavailable,
+    absence,
+    flat,
+    is_resolved,
+    perturbed_samples,
+)
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import Reading
 
@@ -38,18 +46,18 @@ class Nudge(Diagnostic):
         """
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
-        bench = pushed_samples(observation.bench)
+        bench = perturbed_samples(observation.bench)
         rows = [_site(bench, site) for site in range(len(bench.states))]
         return Measured(sites={name: tuple(row[name] for row in rows) for name in self.card.quantities})
 
 
-def _site(bench: Bench, site: int) -> dict[str, Reading]:
+def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
     """Every quantity at one site, from one pass over all nudged states.
 
     Without credits the pass is as large: with fewer rows products would round otherwise, and the control with them.
     """
     state = flat(bench.states[site])
-    credit = torch.zeros_like(state) if isinstance(bench.credits, Absent) else flat(bench.credits[site])
+    credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
     steps = {
         "nudge": relative_step(state, credit),
         "nudge_rms": rms_step(credit),
@@ -59,7 +67,7 @@ def _site(bench: Bench, site: int) -> dict[str, Reading]:
     losses = bench.losses_from(site, nudged.reshape(*nudged.shape[:2], *bench.states[site].shape[1:]))  # (N, 3)
     changes = losses - bench.losses.unsqueeze(1)
     readings = {name: _mean(step, changes[:, place], bench.losses) for place, (name, step) in enumerate(steps.items())}
-    if isinstance(bench.credits, Absent):
+    if isinstance(bench.credits, Unavailable):
         readings |= dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
     return readings
 

@@ -11,7 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import PUSHED, ROUNDINGS, Absent, Bench, absence, flat, is_resolved, pushed_samples
+from fa_registry.diagnostics._probe import (
+    PUSHED,
+    ROUNDINGS,
+    ProbeContext,
+    Unavailable,
+    absence,
+    flat,
+    is_resolved,
+    perturbed_samples,
+)
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import NOT_FINITE, Reading
 
@@ -23,7 +32,9 @@ ENTRIES_ELSEWHERE = 2**24
 FLAT = 1e-12  # a relative spread below this is the rounding of a mean, not a variance
 
 
-def push(bench: Bench, candidates: Sequence[Tensor], steps: Sequence[Sequence[float]]) -> list[tuple[Tensor, Tensor]]:
+def push(
+    bench: ProbeContext, candidates: Sequence[Tensor], steps: Sequence[Sequence[float]]
+) -> list[tuple[Tensor, Tensor]]:
     """Push every sample's state at every site along DIRECTIONS unit directions v by each ε.
 
     candidates: per site, k credits of N samples, (N, features, k). steps: per site, the ε. Returns per site the predictions
@@ -42,7 +53,7 @@ def push(bench: Bench, candidates: Sequence[Tensor], steps: Sequence[Sequence[fl
     return [tuple(torch.cat(pieces, dim=1) for pieces in zip(*part, strict=True)) for part in parts]
 
 
-def _chunks(bench: Bench) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
+def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
     """Slices of samples, each with a function that gives their directions for a state of some shape."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
@@ -66,7 +77,7 @@ def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, devi
     return drawn / torch.linalg.vector_norm(drawn, dim=2, keepdim=True)
 
 
-def _changes(bench: Bench, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
+def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
     """ℓ(h + εv) − ℓ(h) of some samples, (n, V)."""
     state = bench.states[site][samples]
     pushed = torch.add(flat(state).unsqueeze(1), units, alpha=step).reshape(len(state), -1, *state.shape[1:])
@@ -117,7 +128,7 @@ class PerturbationCorrelation(Diagnostic):
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
-        bench = pushed_samples(observation.bench)
+        bench = perturbed_samples(observation.bench)
         candidates = [_candidates(bench, site) for site in range(len(norms))]
         with torch.no_grad():
             pushed = push(bench, candidates, [(STEP * norm, STEP) for norm in norms])
@@ -130,7 +141,7 @@ def typical_norm(state: Tensor) -> float:
     return float(np.median(torch.linalg.vector_norm(flat(state), dim=1).cpu().numpy()))
 
 
-def _candidates(bench: Bench, site: int) -> Tensor:
+def _candidates(bench: ProbeContext, site: int) -> Tensor:
     """The exact gradient, a random unit credit and the method's (zero where there is none), (N, features, 3).
 
     Always three: with two, the products would round otherwise, and a control must not depend on whether a credit is there.
@@ -138,11 +149,11 @@ def _candidates(bench: Bench, site: int) -> Tensor:
     exact = flat(bench.gradients[site])
     drawn = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
     random = (drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)).to(exact.device)
-    credit = torch.zeros_like(exact) if isinstance(bench.credits, Absent) else flat(bench.credits[site])
+    credit = torch.zeros_like(exact) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
     return torch.stack([exact, random, credit], dim=2)
 
 
-def _site(bench: Bench, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
+def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
     """Every quantity at one site; predicted (k, N, V), changes (2, N, V)."""
     by_name: dict[str, Reading] = {}
     # changes[0] is of ε relative to ‖h_l‖, changes[1] of the paper's: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
@@ -152,7 +163,7 @@ def _site(bench: Bench, norm: float, predicted: Tensor, changes: Tensor) -> dict
     for prefix, credit in (("rho_bp", 0), ("rho_random", 1)):
         readings = correlations(predicted[credit], changes[0], bench.losses, relative)
         by_name[prefix], by_name[f"{prefix}_samples"], _ = readings
-    if isinstance(bench.credits, Absent):
+    if isinstance(bench.credits, Unavailable):
         return by_name | dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
     by_name["rho"], by_name["rho_samples"], by_name["rho_defined"] = correlations(
         predicted[2], changes[0], bench.losses, relative

@@ -34,7 +34,7 @@ class Hit:
     what: str
 
 
-class Rule(ABC):
+class LintRule(ABC):
     """One pitfall. Final subclasses give `card`, `words` and `hits`.
 
     words: groups of texts; a file in which a whole group is missing cannot fire and is not looked at.
@@ -53,7 +53,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """Lines and columns count from 1, columns in characters. cell: 1 is a notebook's first cell of any kind; 0: no notebook."""
 
     path: str
@@ -76,7 +76,7 @@ class LintFinding:
 
     code: str
     pitfall: int
-    place: Place
+    place: SourceLocation
     what: str
     why: str
     fix: str

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry.errors import LONGEST_PROBLEM, UsageError, join_names, shortened
-from fa_registry.jsonio import found
-from fa_registry.lint.base import LintFinding, Place, RuleCard
+from fa_registry.jsonio import describe_value
+from fa_registry.lint.base import LintFinding, RuleCard, SourceLocation
 from fa_registry.lint.syntax import Syntax, parse
-from fa_registry.untrusted import UnreadableFile, named, regular_bytes
+from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
@@ -41,7 +41,7 @@ UNREADABLE = RuleCard(
 
 def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
     """Why a file, or one cell of it, could not be read; line 1 where no line is to blame."""
-    place = Place(path, line, 1, line, 1, cell)
+    place = SourceLocation(path, line, 1, line, 1, cell)
     return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
 
 
@@ -75,7 +75,7 @@ def python_files(paths: Sequence[str]) -> list[Path]:
     for path in map(Path, paths):
         for file in _under(path) if path.is_dir() else [path]:
             if file.suffix in SUFFIXES:
-                files.setdefault(named(file), file)
+                files.setdefault(resolve_user_path(file), file)
     if not files:
         raise UsageError(f"no .py or .ipynb file in {join_names(paths)}")
     return list(files.values())
@@ -85,7 +85,7 @@ def read(path: Path) -> Source:
     """The text of a file with its syntax tree, or the reason why there is none."""
     name = path.as_posix()
     try:
-        content = regular_bytes(named(path))
+        content = read_file(resolve_user_path(path))
         if path.suffix == ".ipynb":
             return _notebook(name, content)
         _check_length(content)
@@ -188,7 +188,7 @@ def cell_text(source: Any) -> str:
     """Return a cell's source, one text or a list of its lines; raise ValueError if it is neither."""
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise ValueError(f"expected a cell's source as text or as a list of lines, found {found(source)}")
+        raise ValueError(f"expected a cell's source as text or as a list of lines, found {describe_value(source)}")
     return "".join(lines)
 
 

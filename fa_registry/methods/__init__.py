@@ -1,6 +1,6 @@
 """Training methods, one file each."""
 
-from fa_registry.catalog import Catalog
 from fa_registry.methods.base import Method, MethodCard
+from fa_registry.plugin_registry import Catalog
 
 CATALOG = Catalog("methods", "method", Method, card=MethodCard)

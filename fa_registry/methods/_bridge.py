@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from fa_registry.methods._nets import perceptron
 from fa_registry.methods.base import CreditInputs, NetworkShape
-from fa_registry.positions import averaged, features
 from fa_registry.records import Option
+from fa_registry.token_axes import features, mean_over_positions
 
 CITATION = "arXiv 2606.21126"
 BIBTEX = """@misc{arxiv2606.21126,
@@ -84,7 +84,7 @@ class ValueNet(nn.Module):
 
 def site_scales(hidden: Sequence[Tensor]) -> Tensor:
     """The root mean square of what enters a net of every site's states, (L+1,)."""
-    return torch.stack([averaged(state).square().mean() for state in hidden]).sqrt() + EPSILON
+    return torch.stack([mean_over_positions(state).square().mean() for state in hidden]).sqrt() + EPSILON
 
 
 def embedded(times: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def site_times(inputs: CreditInputs) -> Tensor:
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
     """h_0..h_L as the net reads them: one row a sample, all as wide as the widest."""
-    rows = [averaged(state) for state in inputs.hidden]
+    rows = [mean_over_positions(state) for state in inputs.hidden]
     width = max(row.shape[1] for row in rows)
     # padding by nothing would copy
     return [row if row.shape[1] == width else nn.functional.pad(row, (0, width - row.shape[1])) for row in rows]

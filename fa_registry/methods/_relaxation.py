@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import Noisy
-from fa_registry.methods.base import CreditInputs, Stream
+from fa_registry.methods.base import CreditInputs, NetworkView
 from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
@@ -63,7 +63,7 @@ def _energy_gradient(
 
 
 @contextmanager
-def quiet(network: Stream) -> Iterator[None]:
+def quiet(network: NetworkView) -> Iterator[None]:
     """Inside, blocks draw no process noise: it cancels in the differences above only if it is the same in both terms."""
     lent = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in lent:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods.base import CreditInputs, NetworkShape, Stream
+from fa_registry.methods.base import CreditInputs, NetworkShape, NetworkView
 from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
@@ -23,7 +23,7 @@ UNSUPPORTED = (
 
 
 @contextmanager
-def backward_through(network: Stream, matrices: Mapping[str, Tensor]) -> Iterator[None]:
+def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
     """Inside, layers named in `matrices` carry errors back through them; forward values and weight gradients stay as they are."""
     layers = {name: network.get_submodule(name) for name in matrices}
     for name, layer in layers.items():
@@ -85,12 +85,12 @@ def backward_std(size: Sequence[int]) -> float:
     return (size[0] * math.prod(size[2:])) ** -0.5
 
 
-def layer_weights(network: Stream, names: tuple[str, ...]) -> dict[str, Tensor]:
+def layer_weights(network: NetworkView, names: tuple[str, ...]) -> dict[str, Tensor]:
     """The weights W of these layers, detached."""
     return {name: network.get_submodule(name).weight.detach() for name in names}
 
 
-def sign_concordant(network: Stream, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def sign_concordant(network: NetworkView, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """|M| ⊙ sign(W) for every layer of `magnitudes`; an entry whose weight is exactly 0 carries nothing back."""
     signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # all layers in one launch
     return dict(zip(magnitudes, torch._foreach_mul(torch._foreach_abs(list(magnitudes.values())), signs), strict=True))

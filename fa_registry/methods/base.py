@@ -11,9 +11,9 @@ rises (tests/diagnostics/test_nudge.py). Scale: a sample's row of g_L is the sam
 (tests/training/test_step.py). Site: with B_2 = I fa's c_1 is g_2, and Γ is 1 at site 2 and not at site 1
 (tests/diagnostics/test_gamma.py).
 
-A method whose feedback learns says how by one of the small classes below: by a loss (LearnsByLoss), by a rule of its own
-(UpdatesFeedback). One that replaces the weights an error travels back through says which (ReplacesWeights). One
-whose blocks learn at other states than the forward pass's says at which (MovesStates).
+A method whose feedback learns says how by one of the small classes below: by a loss (LearnsFeedbackByLoss), by a rule of its own
+(HasFeedbackRule). One that replaces the weights an error travels back through says which (UsesBackwardWeights). One
+whose blocks learn at other states than the forward pass's says at which (HasOwnStates).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
-from fa_registry.positions import features
 from fa_registry.records import Option, Scalar
+from fa_registry.token_axes import features
 
 GAMMA_REFERENCES = ("bp", "gauss_newton", "informational", "none")
 EXACT_SITES = ("none", "last", "all")
@@ -108,15 +109,15 @@ __all__ = [
     "Bridge",
     "CreditInputs",
     "FixedMatrices",
-    "LearnsByLoss",
+    "LearnsFeedbackByLoss",
     "Method",
     "MethodCard",
-    "MovesStates",
+    "HasOwnStates",
     "NetworkShape",
     "NoFeedback",
-    "ReplacesWeights",
-    "Stream",
-    "UpdatesFeedback",
+    "UsesBackwardWeights",
+    "NetworkView",
+    "HasFeedbackRule",
     "check_credits",
 ]
 
@@ -140,7 +141,7 @@ class NetworkShape:
         return len(self.sites) - 1
 
 
-class Stream(Protocol):
+class NetworkView(Protocol):
     """The network as a method sees it: block l is `step(h, blocks[l−1](h))`, the head reads `pool(h_L)`, (N, D_L).
 
     Its weights are held: no gradient reaches them.
@@ -167,7 +168,7 @@ class Stream(Protocol):
 class CreditInputs:
     """What a step knows, detached: everything a credit may depend on.
 
-    hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W): see fa_registry.positions. error, onehot: (N, C).
+    hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W): see fa_registry.token_axes. error, onehot: (N, C).
     output_gradient: g_L, of h_L's shape, exact, from the head alone.
     gradients: g_0..g_L where someone already ran the exact backward pass (measuring); None while training locally.
     images (N, …), labels (N,), losses ℓ_i (N,). network: see Stream. The two below are for learning feedback, never for a credit:
@@ -184,7 +185,7 @@ class CreditInputs:
     images: Tensor | None = None
     labels: Tensor | None = None
     losses: Tensor | None = None
-    network: Stream | None = None
+    network: NetworkView | None = None
     progress: Tensor | float = 0.0
 
 
@@ -215,7 +216,7 @@ class Method(abc.ABC):
         """
 
 
-class LearnsByLoss(abc.ABC):
+class LearnsFeedbackByLoss(abc.ABC):
     """A Method whose feedback's parameters learn by a loss, beside the network, under the same recipe."""
 
     @abc.abstractmethod
@@ -227,7 +228,7 @@ class LearnsByLoss(abc.ABC):
         """
 
 
-class UpdatesFeedback(abc.ABC):
+class HasFeedbackRule(abc.ABC):
     """A Method whose feedback state changes by a rule of its own: moving averages, mirroring, redrawing."""
 
     @abc.abstractmethod
@@ -239,11 +240,11 @@ class UpdatesFeedback(abc.ABC):
         """
 
 
-class ReplacesWeights(abc.ABC):
+class UsesBackwardWeights(abc.ABC):
     """A Method that carries the error back through other matrices than the network's weights."""
 
     @abc.abstractmethod
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         """Layer name → the matrix that stands in for its weight when an error passes back: dx = dy B, not dy W.
 
         Each of its weight's shape, (out, in) or a kernel's (out, in, 3, 3), and not transposed: with B = W this is
@@ -252,11 +253,11 @@ class ReplacesWeights(abc.ABC):
         """
 
 
-class MovesStates(abc.ABC):
+class HasOwnStates(abc.ABC):
     """A Method whose blocks learn at states s_0..s_L of its own: J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>.
 
     Everything else stays the forward pass's: the embedding's output, the penalty's f_l(h_{l-1}), the head's h_L, and the g_l that
-    credits are compared with. The engine runs each block once more, at s_{l-1}. Not together with ReplacesWeights.
+    credits are compared with. The engine runs each block once more, at s_{l-1}. Not together with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
@@ -309,3 +310,6 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             raise PluginError(
                 f"method {name!r}, site {site}: credit of shape {tuple(credit.shape)}, expected {expected}"
             )
+
+
+__getattr__ = aliases(__name__)

@@ -18,18 +18,18 @@ from fa_registry.methods._replaced import (
 )
 from fa_registry.methods.base import (
     CreditInputs,
+    HasFeedbackRule,
     Method,
     MethodCard,
     NetworkShape,
-    ReplacesWeights,
-    Stream,
-    UpdatesFeedback,
+    NetworkView,
+    UsesBackwardWeights,
 )
 from fa_registry.methods.usf import LIAO_2016
 from fa_registry.records import Scalar
 
 
-class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
+class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
     card = MethodCard(
         name="brsf",
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M redrawn for each batch",
@@ -58,7 +58,7 @@ class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
         for magnitude in feedback.matrices().values():
             magnitude.normal_(0.0, backward_std(magnitude.shape), generator=inputs.generator)
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return sign_concordant(network, feedback.matrices())
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -14,15 +14,15 @@ from fa_registry.methods._bridge import ValueNet, all_sites, by_site, site_rows,
 from fa_registry.methods.base import (
     Bridge,
     CreditInputs,
-    LearnsByLoss,
+    HasFeedbackRule,
+    LearnsFeedbackByLoss,
     Method,
     MethodCard,
     NetworkShape,
-    UpdatesFeedback,
 )
 from fa_registry.methods.dfa import direct_credits, direct_matrices
-from fa_registry.positions import summed
 from fa_registry.records import Option, Scalar
+from fa_registry.token_axes import sum_over_positions
 
 LAYERS = 3
 PAPER = "arXiv 2606.21126"
@@ -41,7 +41,7 @@ class ValueState(nn.Module):
         self.options = dict(options)
 
 
-class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
+class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     card = MethodCard(
         name="credit_bridge",
         rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net for the loss to come; during warm-up DFA's credit",
@@ -111,7 +111,7 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         top = site_rows(inputs)[-1].detach().clone().requires_grad_()
         value = _top_value(feedback, inputs, top)
         (slope,) = torch.autograd.grad(value.sum(), top, create_graph=True)
-        wanted = summed(inputs.output_gradient)  # (batch, hidden)
+        wanted = sum_over_positions(inputs.output_gradient)  # (batch, hidden)
         mismatch = ((slope[:, : wanted.shape[1]] - wanted) * feedback.value.scales[-1]).square().sum(dim=1)
         terminal = (value - inputs.losses).square() + feedback.options["gradient_weight"] * mismatch
         return recursion.square().mean() + terminal.mean()

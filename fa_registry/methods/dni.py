@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._nets import perceptron
-from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 FIRST_GUESS = 0.01  # far below any gradient: a large one would push all states one way until it is unlearned
@@ -36,7 +36,7 @@ class SyntheticGradients(nn.Module):
         return [net(torch.cat([state, *seen], dim=1)) for net, state in zip(self.nets, states, strict=True)]
 
 
-class DecoupledNeuralInterfaces(Method, LearnsByLoss):
+class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="dni",
         rule="c_l = M_l(h_l, y), a net that has learned to predict the gradient; c_L = g_L exactly",

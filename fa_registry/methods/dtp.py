@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._nets import noise_like, perceptron
-from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 
@@ -29,7 +29,7 @@ class Inverses(nn.Module):
         return state + guess if self.skip and state.shape == guess.shape else guess
 
 
-class DifferenceTargetPropagation(Method, LearnsByLoss):
+class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="dtp",
         rule="t_{l-1} = h_{l-1} + inv_l(t_l) − inv_l(h_l); c_l = (h_l − t_l)/η̂",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._relaxation import SUPPORTED, UNSUPPORTED, relax
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, MovesStates, NetworkShape
+from fa_registry.methods.base import CreditInputs, HasOwnStates, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 PARAMETER, STATE = CONTRASTS = ("parameter", "state")
@@ -27,7 +27,7 @@ class Nudged(nn.Module):
         self.contrast = str(options.get("contrast", STATE))
 
 
-class EquilibriumPropagation(Method, MovesStates):
+class EquilibriumPropagation(Method, HasOwnStates):
     card = MethodCard(
         name="ep",
         version=2,  # contrast=parameter is the default

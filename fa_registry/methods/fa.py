@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
-from fa_registry.positions import summed
 from fa_registry.records import Scalar
+from fa_registry.token_axes import sum_over_positions
 
 LILLICRAP_2016 = """@article{lillicrap2016random,
   title={Random synaptic feedback weights support error backpropagation for deep learning},
@@ -55,7 +55,7 @@ class BlockFeedbackAlignment(Method):
         """
         # B_l carries the credit from the output of block l to its input: the loop's `block` makes the credit one site below it.
         # One off, and this would no longer be dfa under the composed matrix (tests/methods/test_fa.py).
-        row = summed(inputs.output_gradient)  # (batch, hidden), whatever positions there are
+        row = sum_over_positions(inputs.output_gradient)  # (batch, hidden), whatever positions there are
         credits = [row if inputs.output_gradient.dim() == 4 else inputs.output_gradient]
         for block in range(len(inputs.hidden) - 1, 0, -1):
             row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import UsageError
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, Stream
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, NoFeedback
 from fa_registry.records import Option, Scalar
 from fa_registry.terminal_loss import is_regression
 
 
-def states_of(network: Stream, images: Tensor) -> list[Tensor]:
+def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
     """h_0..h_L of these images, as the network computes them now."""
     states = [network.embed(images)]
     for block in network.blocks:

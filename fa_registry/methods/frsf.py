@@ -15,12 +15,12 @@ from fa_registry.methods._replaced import (
     replaced_credits,
     sign_concordant,
 )
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
 from fa_registry.methods.usf import LIAO_2016
 from fa_registry.records import Scalar
 
 
-class FixedMagnitudeSignFeedback(Method, ReplacesWeights):
+class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
     card = MethodCard(
         name="frsf",
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M fixed and random",
@@ -44,7 +44,7 @@ class FixedMagnitudeSignFeedback(Method, ReplacesWeights):
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return LayerMatrices(gaussian(shape, generator))
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return sign_concordant(network, feedback.matrices())
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
 from fa_registry.methods.base import (
     CreditInputs,
-    LearnsByLoss,
+    LearnsFeedbackByLoss,
     Method,
     MethodCard,
     NetworkShape,
-    ReplacesWeights,
-    Stream,
+    NetworkView,
+    UsesBackwardWeights,
 )
 from fa_registry.methods.weight_mirror import AKROUT_2019
 from fa_registry.records import Scalar
 
 
-class KolenPollack(Method, ReplacesWeights, LearnsByLoss):
+class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
     card = MethodCard(
         name="kolen_pollack",
         rule="backpropagation through B instead of W, where B receives every update of W and the same weight decay",
@@ -67,7 +67,7 @@ class KolenPollack(Method, ReplacesWeights, LearnsByLoss):
             if gradients[name] is not None
         )
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return {name: matrix.detach() for name, matrix in feedback.matrices().items()}
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods import _bridge
 from fa_registry.methods._bridge import SiteNet, all_sites, by_site
-from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 from fa_registry.terminal_loss import sample_losses
 
@@ -17,7 +17,7 @@ LAYERS = 2
 EPSILON = 1e-6
 
 
-class StateBridge(Method, LearnsByLoss):
+class StateBridge(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="state_bridge",
         rule="G_ψ(h_l, t_l, s) predicts h_L; c_l is the gradient at h_l of the loss that the prediction would have",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, backward_std, layer_weights, replaced_credits
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
 from fa_registry.records import Scalar
 
 LIAO_2016 = """@inproceedings{liao2016important,
@@ -26,7 +26,7 @@ class LayerNames(nn.Module):
         self.layers = layers
 
 
-class UniformSignFeedback(Method, ReplacesWeights):
+class UniformSignFeedback(Method, UsesBackwardWeights):
     card = MethodCard(
         name="usf",
         rule="backpropagation in which every layer's error goes back through s·sign(W) instead of W",
@@ -50,7 +50,7 @@ class UniformSignFeedback(Method, ReplacesWeights):
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return LayerNames(tuple(shape.weights))
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         weights = layer_weights(network, feedback.layers)
         signs = torch._foreach_sign(list(weights.values()))  # all layers in one launch
         lengths = [backward_std(sign.shape) for sign in signs]

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
 from fa_registry.methods.fa import LILLICRAP_2016
 from fa_registry.records import Scalar
 
 
-class WeightFeedbackAlignment(Method, ReplacesWeights):
+class WeightFeedbackAlignment(Method, UsesBackwardWeights):
     card = MethodCard(
         name="weight_fa",
         rule="backpropagation in which every layer's error goes back through a fixed random B instead of W",
@@ -37,7 +37,7 @@ class WeightFeedbackAlignment(Method, ReplacesWeights):
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return LayerMatrices(gaussian(shape, generator))
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return feedback.matrices()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from fa_registry.methods._replaced import LayerMatrices, gaussian, layer_weights, replaced_credits
 from fa_registry.methods.base import (
     CreditInputs,
+    HasFeedbackRule,
     Method,
     MethodCard,
     NetworkShape,
-    ReplacesWeights,
-    Stream,
-    UpdatesFeedback,
+    NetworkView,
+    UsesBackwardWeights,
 )
 from fa_registry.records import Option, Scalar
 
@@ -35,7 +35,7 @@ class Mirrors(LayerMatrices):
         self.samples = samples
 
 
-class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
+class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
     card = MethodCard(
         name="weight_mirror",
         rule="backpropagation through B instead of W, where B averages the correlation of noise before and behind W",
@@ -79,7 +79,7 @@ class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
             answer = noise @ weights[name].T  # (n, out)
             matrix.lerp_(answer.T @ noise / feedback.samples, feedback.rate)  # (out, in)
 
-    def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
+    def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return feedback.matrices()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fa_registry.protocol.cases import Case, SeedGroup
-from fa_registry.protocol.judges import compare, finding, limit, named_limit, other_limits, skipped_control
+from fa_registry.metrics import quantity_of
+from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
+from fa_registry.protocol.reductions import take
+from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_limit, other_limits, skipped_control
 from fa_registry.protocol.rules import Condition, Rule
-from fa_registry.protocol.takes import take
-from fa_registry.quantities import quantity_of
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
 RANK, GAMMA = "gamma_null_p", "gamma"  # what the shipped rule on credit and its guard look at
@@ -30,7 +30,7 @@ def is_exact(card: Mapping[str, Any]) -> bool:
     return card.get("exact_sites") == "all"
 
 
-def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
+def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """The leading condition looks at the nulls' p-values, the guard at the Γ themselves.
 
     A site counts where both have a value: exact sites have no null, a run without its feedback no Γ. They are numbered

@@ -6,20 +6,20 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from fa_registry.protocol.cases import Case, SeedGroup
-from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
+from fa_registry.disk_spill import SpillFile
 from fa_registry.protocol.credit import judge_credit
+from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
+from fa_registry.protocol.evidence_rules import evidence, several_controls, superseded
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
-from fa_registry.protocol.judges import judge_limit, judge_over_seeds
 from fa_registry.protocol.last_block import last_block_controls, without_control
-from fa_registry.protocol.prerequisites import evidence, several_controls, superseded
+from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
+from fa_registry.protocol.rule_evaluation import judge_limit, judge_over_seeds
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import Finding, Judgement, Reading, RunAudit, RunRecord, SecondOpinion, Waiver
-from fa_registry.shelf import Shelf
 
-JUDGES: dict[str, Callable[[Rule, Case, SeedGroup], Finding]] = {
+JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
     LIMIT: judge_limit,
     SEEDS: judge_over_seeds,
     CREDIT: judge_credit,
@@ -32,7 +32,7 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
     what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
     """
-    case = Case(
+    case = RunWithControl(
         record, frozen, last_block=frozen
     )  # no other run is known here, so that no ladder_1 control can be asked for
     return _audit(case, SeedGroup((case,)), edition, ())
@@ -50,7 +50,9 @@ def judge_all(
     turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
     how-many-th set of its seeds this is that an audit judges; 1 where it is not among them.
     """
-    return tuple(Shelf().lay_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks)))
+    return tuple(
+        SpillFile().spill_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks))
+    )
 
 
 def second_opinions(
@@ -68,11 +70,11 @@ def second_opinions(
     for edition in editions:
         audits = (_audit(case, group, edition, waivers) for case, group in cases)
         judgements = (Judgement(audit.record.run_id, audit.findings, audit.verdict) for audit in audits)
-        opinions.append(SecondOpinion(edition.reference, tuple(Shelf().lay_all(judgements))))
+        opinions.append(SecondOpinion(edition.reference, tuple(SpillFile().spill_all(judgements))))
     return tuple(opinions)
 
 
-def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[Case, SeedGroup]]:
+def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[RunWithControl, SeedGroup]]:
     """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     places = ((record.spec.setting.identity, record.spec.seed) for record in records)
@@ -80,7 +82,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
         _case(record, controls.get(place, ()), last_blocks.get(place))
         for record, place in zip(records, places, strict=True)
     ]
-    members: dict[str, list[Case]] = {}
+    members: dict[str, list[RunWithControl]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
         members.setdefault(key, []).append(case)
@@ -88,14 +90,14 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
-def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> Case:
+def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
     """Pair a run with its one frozen control; where several differ, with none of them."""
     if len(controls) > 1:
-        return Case(record, None, controls, last_block)
-    return Case(record, next(iter(controls), None), (), last_block)
+        return RunWithControl(record, None, controls, last_block)
+    return RunWithControl(record, next(iter(controls), None), (), last_block)
 
 
-def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
+def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
@@ -105,7 +107,7 @@ def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Wai
     return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
 
 
-def _not_alone(case: Case, group: SeedGroup) -> Iterator[Finding]:
+def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
     """Findings on a run that has rivals: several frozen controls, or another run of its seed that counts."""
     if case.control:
         return
@@ -115,7 +117,7 @@ def _not_alone(case: Case, group: SeedGroup) -> Iterator[Finding]:
         yield superseded(case.record, counted)
 
 
-def _judge_safely(rule: Rule, case: Case, group: SeedGroup) -> Finding:
+def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """A rule that crashes is an error finding with its traceback; the rest of the audit goes on."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)

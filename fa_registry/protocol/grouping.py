@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fa_registry.protocol.verdict import combined, stands
+from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
 Item = TypeVar("Item")
@@ -44,7 +44,7 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
     """
     found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
-        if record.spec.control == "frozen" and record.status == "complete" and stands(record):
+        if record.spec.control == "frozen" and record.status == "complete" and is_intact(record):
             key = (record.spec.setting.identity, record.spec.seed)
             found[key] = (*(one for one in found.get(key, ()) if not is_repetition(one, record)), record)
     return found
@@ -76,7 +76,7 @@ def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) ->
 
 
 def _rank(record: RunRecord) -> tuple[bool, int]:
-    return stands(record), ENDED.index(record.status) if record.status in ENDED else -1
+    return is_intact(record), ENDED.index(record.status) if record.status in ENDED else -1
 
 
 def seeds_key(spec: RunSpec) -> str:
@@ -105,7 +105,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
         setting=first.setting,
         control=first.spec.control != "none",
         runs=by_seed,
-        verdict=combined(run.verdict for run in by_seed),
+        verdict=combine_verdicts(run.verdict for run in by_seed),
         duplicates=tuple(run for run in runs if counted[run.record.spec.seed] is not run),
     )
 

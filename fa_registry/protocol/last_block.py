@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fa_registry.protocol.prerequisites import control_doubt
-from fa_registry.protocol.verdict import stands
+from fa_registry.protocol.evidence_rules import control_doubt
+from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Finding, Reading, RunRecord
 
 if TYPE_CHECKING:
-    from fa_registry.protocol.cases import Case, SeedGroup
+    from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 
 CONTROL = "ladder_1"
 WORDS = "of the control whose last block alone is trained (ladder_1)"
@@ -35,7 +35,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
         trains_it = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
-        if trains_it and stands(record) and not _doubt(record):
+        if trains_it and is_intact(record) and not _doubt(record):
             found[key] = max(record, found.get(key, record), key=_accuracy)
     return found
 
@@ -52,7 +52,7 @@ def is_exact_on_top(record: RunRecord) -> bool:
     return len(known) == 1 or min(known) <= EXACT
 
 
-def higher(frozen: Reading, case: Case, quantity: str) -> Reading | None:
+def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
     """Return the ladder_1 control's reading where it is the one to beat; None where the frozen control's is."""
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
@@ -61,7 +61,7 @@ def higher(frozen: Reading, case: Case, quantity: str) -> Reading | None:
     return trained if is_higher else None
 
 
-def without_control(finding: Finding, case: Case, group: SeedGroup) -> Finding:
+def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
     """Turn a pass over the frozen control into a warning where a seed of the method lacks its ladder_1 control."""
     judged = group.counted.values() if finding.interval else (case,)
     lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]

@@ -57,7 +57,7 @@ def _is_near(one: Any, other: Any) -> bool:
     return _is_number(one) and _is_number(other) and abs(one - other) <= NEAR * max(abs(one), abs(other))
 
 
-def words(differing: Mapping[str, tuple[float, float]]) -> str:
+def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
     """Return the differences in words: `learning_rate 0.0010000001 instead of 0.001`. The second number is the other's."""
     named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from fa_registry.records import Check, Integrity, RunRecord
 
-WHOLE, FIRST = "whole training", "first steps"  # subjects of a Check, as training.replay and training.redraw make them
+WHOLE, FIRST = (
+    "whole training",
+    "first steps",
+)  # subjects of a Check, as training.replay and training.replay_from_seed make them
 AS_LOGGED = "as logged; not recomputed"
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import UnknownName
 from fa_registry.jsonio import read_toml
-from fa_registry.protocol.checking import Condition, Rule, checked_edition, checked_overrides
-from fa_registry.protocol.shipped import differences, digests, nearest
+from fa_registry.protocol.builtin_editions import differences, digests, nearest
+from fa_registry.protocol.edition_schema import Condition, Rule, checked_edition, checked_overrides
 from fa_registry.records import EditionReference, Scalar
 
 STRICT = "2026-05:strict"  # the published code: any rule that fires is a FAIL
@@ -121,9 +121,9 @@ def _located(name: str) -> tuple[Path, str | None]:
         stem, variant = str(name), None
     if stem.endswith(".toml"):
         return Path(stem), variant
-    path = resources.editions() / f"{stem}.toml"
+    path = bundled_files.editions() / f"{stem}.toml"
     if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-        raise UnknownName("edition", stem, [known.stem for known in resources.editions().glob("*.toml")])
+        raise UnknownName("edition", stem, [known.stem for known in bundled_files.editions().glob("*.toml")])
     return path, variant
 
 

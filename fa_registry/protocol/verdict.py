@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from fa_registry.protocol.prerequisites import fails_outright
+from fa_registry.protocol.evidence_rules import fails_outright
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
@@ -26,7 +26,7 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     The branches below stand in the order of precedence; the truth tables of two editions are in tests/protocol/test_verdict.py.
     Source: arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
     """
-    if not stands(record):
+    if not is_intact(record):
         return Verdict("incomplete", NOT_JUDGED)
     gating = [finding for finding in findings if finding.gating]
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
@@ -38,17 +38,17 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     if record.spec.control != "none":
         return Verdict("control", words["control"])
     if record.status == "diverged":
-        return Verdict("fail", labelled(words["diverged"], flags), flags)
+        return Verdict("fail", verdict_label(words["diverged"], flags), flags)
     if fails:
         outcome = "fail"
     elif missing or record.status != "complete":
         outcome = "incomplete"
     else:
         outcome = "warn" if flags else "pass"
-    return Verdict(outcome, labelled(words[outcome], flags), flags)
+    return Verdict(outcome, verdict_label(words[outcome], flags), flags)
 
 
-def stands(record: RunRecord) -> bool:
+def is_intact(record: RunRecord) -> bool:
     """Whether a run is evidence of anything: nothing that was held against its sealed files differs."""
     return record.integrity.state != "mismatch"
 
@@ -64,7 +64,7 @@ def _flag(finding: Finding) -> str:
     return f"{finding.rule} {word.lower()}".strip()
 
 
-def combined(verdicts: Iterable[Verdict]) -> Verdict:
+def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of several seeds: the most severe one, with every flag that any seed raised."""
     of_seeds = list(verdicts)
     if not of_seeds:
@@ -72,10 +72,10 @@ def combined(verdicts: Iterable[Verdict]) -> Verdict:
     worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
     flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
     word = re.match(r"[^(:]*:?", worst.label)[0]
-    return Verdict(worst.outcome, labelled(word, flags), flags)
+    return Verdict(worst.outcome, verdict_label(word, flags), flags)
 
 
-def labelled(word: str, flags: Sequence[str]) -> str:
+def verdict_label(word: str, flags: Sequence[str]) -> str:
     """`FAIL(D1+D3)`; `WARN(D1; D3 waived)`: a word belongs to one rule alone; after a colon a list, `needs walk-back: a, d`."""
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]

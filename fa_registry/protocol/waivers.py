@@ -30,7 +30,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
     tables = raw.get("waiver", [])
     if not isinstance(tables, list):
-        tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {jsonio.found(tables)}"]
+        tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {jsonio.describe_value(tables)}"]
     for index, table in enumerate(tables):
         problems += (f"waiver[{index}].{problem}" for problem in _problems(table, today))
     if problems:
@@ -78,7 +78,7 @@ def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
 
 def _problems(table: Any, today: datetime.date) -> Iterator[str]:
     if not isinstance(table, Mapping):
-        yield f"table: expected a table, found {jsonio.found(table)}"
+        yield f"table: expected a table, found {jsonio.describe_value(table)}"
         return
     known = (*TEXTS, *DATES, *WHERE)
     yield from (unknown_field_text("", "field", name, known) for name in table if name not in known)
@@ -87,7 +87,7 @@ def _problems(table: Any, today: datetime.date) -> Iterator[str]:
         if name in TEXTS and (value is None or not str(value).strip()):
             yield f"{name}: missing"
         elif value is not None and not isinstance(value, str):
-            yield f"{name}: expected text, found {jsonio.found(value)}"
+            yield f"{name}: expected text, found {jsonio.describe_value(value)}"
     given = [name for name in WHERE if table.get(name)]
     if len(given) != 1:
         yield f"run: expected either a run or a method, found {' and '.join(given) or 'neither'}"
@@ -102,7 +102,7 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
         if name not in days:
             yield f"{name}: missing"
         elif days[name] is None:
-            yield f"{name}: expected a date as 2026-11-30, found {jsonio.found(table[name])}"
+            yield f"{name}: expected a date as 2026-11-30, found {jsonio.describe_value(table[name])}"
     if days.get("date") and days["date"] > today:
         yield f"date: {days['date']} lies after today, {today}: a waiver holds from the day it was given"
     if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from fa_registry.disk_spill import SpilledFields
+from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
 from fa_registry.records.runs import SCHEMA, CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
-from fa_registry.records.shown import InNotebook
-from fa_registry.shelf import Shelved
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
@@ -112,7 +112,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict(InNotebook):
+class Verdict(NotebookRepr):
     """What the findings amount to."""
 
     outcome: Literal["control", "pass", "warn", "incomplete", "fail"]
@@ -124,7 +124,7 @@ class Verdict(InNotebook):
 
 
 @dataclass(frozen=True)
-class RunAudit(InNotebook, Shelved):
+class RunAudit(NotebookRepr, SpilledFields):
     """One run with its findings and verdict by the report's leading edition."""
 
     SHELVED = ("findings",)
@@ -144,7 +144,7 @@ class RunAudit(InNotebook, Shelved):
 
 
 @dataclass(frozen=True)
-class Judgement(Shelved):
+class Judgement(SpilledFields):
     """What another edition than the leading one says of a run."""
 
     SHELVED = ("findings",)
@@ -238,7 +238,7 @@ class OtherRun:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SelectionSummary:
     """How the runs were chosen."""
 
     study: str
@@ -320,7 +320,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class AuditReport(InNotebook):
+class AuditReport(NotebookRepr):
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else."""
 
     title: str
@@ -343,7 +343,7 @@ class AuditReport(InNotebook):
     """those that were in force or have expired, applied or not"""
     reproduction: Reproduction | None = None
     """the study's published figures beside these; none where the study has no reference.toml"""
-    choice: Choice | None = None
+    choice: SelectionSummary | None = None
     """how the runs were chosen; null in reports of older releases (in some, where no study was asked for)"""
     replay: Replay | None = None
     """which runs were trained again to their end; null where logged values were trusted, and in reports of older releases"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fa_registry.records.runs import Check, Scalar
-from fa_registry.visible import one_line
+from fa_registry.text_safety import escape_to_one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # an older run recorded none of them
@@ -39,7 +39,7 @@ def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
 
 def _value(name: str, value: Scalar | None) -> str:
     """A setting in words: a number or a digest says nothing without its name."""
-    text = one_line(str("nothing recorded" if value is None else value)[:LONGEST])
+    text = escape_to_one_line(str("nothing recorded" if value is None else value)[:LONGEST])
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 

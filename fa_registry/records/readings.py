@@ -59,7 +59,7 @@ class Reading:
             return cls(float(value))
         if _is_reason(value):
             return cls(None, value["na"])
-        raise ValueError(f"expected {WRITTEN}, found {jsonio.found(value)}")
+        raise ValueError(f"expected {WRITTEN}, found {jsonio.describe_value(value)}")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -139,7 +139,7 @@ class Series(Sequence[Reading]):
     @classmethod
     def __from_json__(cls, values: Any) -> Series:
         if not isinstance(values, list):
-            raise ValueError(f"expected a list, found {jsonio.found(values)}")
+            raise ValueError(f"expected a list, found {jsonio.describe_value(values)}")
         series = cls()
         if {float}.issuperset(map(type, values)) and math.isfinite(sum(values)):
             series._values = array("d", values)  # nearly every one is such, and no Reading is made of a million numbers

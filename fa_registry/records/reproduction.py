@@ -127,7 +127,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFigure:
     """One run's figure beside the published one."""
 
     seed: int
@@ -152,7 +152,7 @@ class FigureVerdict:
     """what became of it"""
     reason: str
     """why, in words"""
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredFigure, ...] = ()
     """one a run of the group it was compared with"""
     setting: str = ""
     """of the runs it was compared with, in words"""

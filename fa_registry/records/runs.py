@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.records import sealed_fields
+from fa_registry.disk_spill import SpilledFields
+from fa_registry.records import manifest_checks
+from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
-from fa_registry.records.shown import InNotebook
-from fa_registry.shelf import Shelved
 
 SCHEMA = 2  # 2: several editions a report, series as rows of numbers, failures of diagnostics
 
@@ -241,7 +241,7 @@ class Conformance:
 
 
 @dataclass(frozen=True)
-class RunRecord(InNotebook, Shelved):
+class RunRecord(NotebookRepr, SpilledFields):
     """One run as the audit sees it."""
 
     SHELVED = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
@@ -274,8 +274,8 @@ class RunRecord(InNotebook, Shelved):
     """of its method; None where no audit looked, and in older ones"""
 
     def __post_init__(self):
-        sealed_fields.check("provenance", sealed_fields.PROVENANCE, self.provenance)
-        sealed_fields.check("feedback", sealed_fields.FEEDBACK, self.feedback)
+        manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)
+        manifest_checks.check("feedback", manifest_checks.FEEDBACK, self.feedback)
 
 
 @dataclass(frozen=True)

@@ -1,91 +1,75 @@
-"""The picture of the house in docs/architecture.md, read from the imports: its rooms, and who asks whom."""
+"""Write the layers of docs/architecture.md: one table in the code, which the page shows and tests/test_layers.py enforces."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from pathlib import Path
 
 from fa_registry.reference import CHECKOUT, filled
 
 PACKAGE = CHECKOUT / "fa_registry"
-FACES = ("__init__", "__main__")
 
-Arrows = Mapping[str, set[str]]
+# From the lowest to the highest. A module imports from lower layers only; in the lowest layer modules may import each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    (
+        "bundled_files",
+        "deprecated_names",
+        "disk_spill",
+        "errors",
+        "interrupts",
+        "jsonio",
+        "output_streams",
+        "parallel",
+        "process_ownership",
+        "records",
+        "safe_files",
+        "text_safety",
+    ),
+    ("plugin_registry", "provenance", "seeding", "statistics", "terminal_loss", "token_axes"),
+    ("metrics",),
+    ("architectures", "datasets", "diagnostics", "methods", "quantities"),
+    ("training",),
+    ("protocol", "studies", "testing", "tracking"),
+    ("analyses", "bundles"),
+    ("lint", "reporting"),
+    ("published_api", "workflows"),
+    ("adapters", "api"),
+    ("cli",),
+    ("reference",),
+    ("__init__", "__main__"),
+)
 
 
 def architecture_reference() -> str:
-    """docs/architecture.md with its picture and its table of rooms as the code is now; the prose around them as it stands."""
+    """Return docs/architecture.md with its picture and table of packages generated anew; the prose around them stays."""
     return filled("docs/architecture.md", picture())
 
 
 def picture() -> str:
-    """A Mermaid flowchart: one box a row of the house, the highest on top, and under it what each room is."""
-    arrows = imports()
-    row_of = rows(arrows)
-    floors = sorted(set(row_of.values()), reverse=True)
-    rooms = {floor: sorted(room for room, row in row_of.items() if row == floor) for floor in floors}
-    boxes = [f'  row{floor}["{" · ".join(rooms[floor])}"]' for floor in floors]
-    stairs = [f"  row{above} --> row{below}" for above, below in zip(floors, floors[1:], strict=False)]
-    table = [f"| `{room}` | {_what(room)} |" for floor in floors for room in rooms[floor]]
+    """Return a Mermaid flowchart with one box per layer, the highest on top, and a table that describes each package."""
+    layers = [(index, sorted(layer)) for index, layer in enumerate(LAYERS) if "__init__" not in layer][::-1]
+    boxes = [f'  layer{index}["{" · ".join(layer)}"]' for index, layer in layers]
+    arrows = [f"  layer{above} --> layer{below}" for (above, _), (below, _) in zip(layers, layers[1:], strict=False)]
+    table = [f"| `{name}` | {_description(name)} |" for _, layer in layers for name in layer]
     return "\n".join(
         [
-            "Rows of rooms; an arrow is `may import`:",
+            "An arrow means *may import*; a layer may import from every layer below it:",
             "",
             "```mermaid",
             "flowchart TB",
             *boxes,
-            *stairs,
+            *arrows,
             "```",
             "",
-            "| room | what it is |",
+            "| package or module | purpose |",
             "|---|---|",
+            *table,
         ]
-        + table
     )
 
 
-def imports() -> dict[str, set[str]]:
-    """Room → the other rooms of the package that any of its files imports, inside functions too. A room is a package or a file."""
-    arrows: dict[str, set[str]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        room = _room(path)
-        if room not in FACES:
-            arrows.setdefault(room, set()).update(_imported(path) - {room})
-    known = set(arrows)
-    return {room: others & known for room, others in arrows.items()}
-
-
-def rows(arrows: Arrows) -> dict[str, int]:
-    """Room → its row: 0 asks nobody, every other stands one above the highest that it asks. Rooms in a circle share a row."""
-    row_of = dict.fromkeys(arrows, 0)
-    for _ in arrows:  # as many rounds as there are rooms are enough without a circle, and end where there is one
-        risen = {
-            room: max((row_of[other] + 1 for other in others if room not in arrows[other]), default=0)
-            for room, others in arrows.items()
-        }
-        if risen == row_of:
-            break
-        row_of = risen
-    return row_of
-
-
-def _room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def _imported(path: Path) -> set[str]:
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == PACKAGE.name:
-            inside = node.module.split(".")[1:]
-            rooms |= {inside[0]} if inside else {alias.name for alias in node.names}
-    return rooms
-
-
-def _what(room: str) -> str:
-    """The first sentence of the room's own docstring."""
-    single = PACKAGE / f"{room}.py"
-    source = (single if single.is_file() else PACKAGE / room / "__init__.py").read_text(encoding="utf-8")
-    words = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
-    return words.partition(". ")[0].rstrip(".").replace("|", "\\|")
+def _description(name: str) -> str:
+    """Return the first sentence of the docstring of a package or module."""
+    module = PACKAGE / f"{name}.py"
+    source = (module if module.is_file() else PACKAGE / name / "__init__.py").read_text(encoding="utf-8")
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
+    return text.partition(". ")[0].rstrip(".").replace("|", "\\|")

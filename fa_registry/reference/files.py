@@ -11,10 +11,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fa_registry.protocol.checking import Condition, EditionFile, FarSeed, Rule
+from fa_registry.protocol.edition_schema import Condition, EditionFile, FarSeed, Rule
 from fa_registry.protocol.engine import JUDGES
 from fa_registry.protocol.operators import OPERATORS
-from fa_registry.protocol.takes import TAKES
+from fa_registry.protocol.reductions import TAKES
 from fa_registry.protocol.waivers import DATES, LEAST_RUN, TEXTS, WHERE
 from fa_registry.records import Option, Recipe, RunSpec, Waiver
 from fa_registry.reference.templates import cell, first_line, type_words, words_below

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.protocol.shipped import edition_words
+from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, EditionReference, Finding, RunAudit
 
 SOFTWARE = "fa_registry"
@@ -52,7 +52,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     for what, key in used:
         gathered.card(what, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
-        gathered.words(f"edition {edition_words(edition)}", edition.source, _key(edition))
+        gathered.words(f"edition {describe_edition(edition)}", edition.source, _key(edition))
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
     return Bibliography(gathered.citations(), tuple(gathered.uncited))
 

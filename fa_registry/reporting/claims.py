@@ -8,10 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
 from fa_registry.protocol.credit import carried_words, guard_of
-from fa_registry.protocol.judges import AT_CHANCE
-from fa_registry.protocol.last_block import STATE as LAST_BLOCK
-from fa_registry.protocol.prerequisites import (
+from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
     CREDIT,
@@ -22,11 +21,12 @@ from fa_registry.protocol.prerequisites import (
     SEAL,
     speaks_for_nothing,
 )
-from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
+from fa_registry.protocol.last_block import STATE as LAST_BLOCK
+from fa_registry.protocol.rule_evaluation import AT_CHANCE
+from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import cleared_words, depth_claims, is_above_frozen, sampled
-from fa_registry.reporting.claims_measured import (
+from fa_registry.reporting.claims_reference_gamma import (
     AT_FLOOR,
     EXPLODED,
     GAIN,
@@ -40,21 +40,21 @@ from fa_registry.reporting.claims_measured import (
     TOO_SMALL,
     UNDERCUT,
     WEIGHT,
-    by_author,
+    author_stated_runs,
     claim,
-    extent,
     gamma_claims,
     has_gamma,
     listed,
+    observed_text,
     passes,
     reference_claims,
     scale_words,
-    seen,
+    value_range,
     with_state,
 )
-from fa_registry.reporting.lookups import last_site, scalar, site_row
+from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import compact, num
-from fa_registry.reporting.values import Claim
+from fa_registry.reporting.view_models import Claim
 
 NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
 # What the published protocol says of itself: it finds failures, it does not prove their absence.
@@ -72,8 +72,8 @@ def claims(
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
-    standing = [run for run in judged if stands(run.record)]
-    broken = [run for run in judged if not stands(run.record)]
+    standing = [run for run in judged if is_intact(run.record)]
+    broken = [run for run in judged if not is_intact(run.record)]
     told = [run for run in standing if not speaks_for_nothing(run.findings)]
     said = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
@@ -126,7 +126,9 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
     """Return the key and the words of what was trained, by the share of blocks whose weights moved."""
-    counts = [(scalar(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs]
+    counts = [
+        (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
+    ]
     if any(moved is None for moved, _ in counts):
         return "trained depth", "trained depth; how many of its blocks moved is not known"
     moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
@@ -138,7 +140,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 def _without_gamma(run: RunAudit) -> RunAudit:
     """The run of an exact method as one without an alignment figure: its Γ is 1 whatever was learned, or what rounding left."""
     measured = run.record.measurements
-    if scalar(run.record, HEADLINE_GAMMA).value is None:
+    if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
     scalars = {**measured.scalars, HEADLINE_GAMMA: Reading(None, THE_GRADIENT)}
     record = dataclasses.replace(run.record, measurements=dataclasses.replace(measured, scalars=scalars))
@@ -217,7 +219,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         for finding in run.findings:
             if finding.outcome == "waived":
                 seen = f"{finding.rule} {finding.title}{f' ({finding.state})' if finding.state else ''}"
-                detail = finding.detail + by_author([run], (finding.quantity,))
+                detail = finding.detail + author_stated_runs([run], (finding.quantity,))
                 waived.setdefault((seen, detail), []).append(run)
     for (seen, detail), touched in waived.items():
         yield claim("waived", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)
@@ -262,9 +264,9 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 subject = subject_of(one.quantity)
                 # runs without a Γ, or with a reference near its floor, are told of in other words
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
-                say = WORDS.get((subject, seen(one)), _in_general)
+                say = WORDS.get((subject, observed_text(one)), _in_general)
                 say = say if _means(say, one) else _in_general
-                alike.setdefault((say, seen(one), one.outcome, one.rule, apart), []).append((run, one))
+                alike.setdefault((say, observed_text(one), one.outcome, one.rule, apart), []).append((run, one))
     for (say, *_), told in alike.items():
         touched, findings = [run for run, _ in told], [one for _, one in told]
         yield claim(*say(touched, findings), runs, touched)
@@ -272,9 +274,9 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _told_elsewhere(finding: Finding) -> bool:
-    if seen(finding) == "CLEARS":
+    if observed_text(finding) == "CLEARS":
         return finding.interval is not None  # over seeds; one run's margin is told here
-    return seen(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
+    return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
 def _means(say: Callable, finding: Finding) -> bool:
@@ -307,8 +309,8 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
 
 
 def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    gradient = extent(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
-    gain = extent(runs, lambda run: last_site(run.record, "gain"), "sci")
+    gradient = value_range(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
+    gain = value_range(runs, lambda run: last_site(run.record, "gain"), "sci")
     times = [found for one in findings if (found := _times_floor(one)) is not None]
     size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
     factor = f", {_range(times)} times its floor" if times else ""
@@ -368,7 +370,7 @@ def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str,
 
 
 def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
+    value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
     seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
     if not any(has_gamma(run) for run in runs):
         return "stability high", f"The gradients may not be read as following what each batch holds: those of {seen}"
@@ -380,7 +382,7 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
 
 def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     limit = findings[0].threshold
-    value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
+    value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
     seen = f" (mean cosine {value})" if value else ""
     gamma = f" that {GAMMA} compares with" if any(has_gamma(run) for run in runs) else ""
     elsewhere = _sites_above(runs, limit)

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.protocol.judges import AT_CHANCE
+from fa_registry.metrics import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import WORDS as LAST_BLOCK_WORDS
-from fa_registry.quantities import SUBJECTS, label_of, over_seeds, symbol_of
+from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
-from fa_registry.reporting.lookups import scalar
+from fa_registry.reporting.claims_reference_gamma import UNDERCUT, author_stated_runs, claim, finding_with, with_state
+from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
-from fa_registry.reporting.values import Claim
+from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, level_words, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
@@ -30,7 +30,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        seen = _interval(finding) + beside_limit(undercut, finding) + by_author(undercut, DEPTH)
+        seen = _interval(finding) + beside_limit(undercut, finding) + author_stated_runs(undercut, DEPTH)
         yield claim("undercut", _undercut(finding) + seen, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
@@ -52,7 +52,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
             finding = finding_with(touched[0], state, quantities=DEPTH)
-            seen = beside_limit(touched, finding) + by_author(touched, DEPTH)
+            seen = beside_limit(touched, finding) + author_stated_runs(touched, DEPTH)
             yield claim(key, what(finding) + seen, runs, touched)
 
 
@@ -251,7 +251,7 @@ class Sampling:
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     """None where a run's accuracy or the size of its test set is not known, or test sets differ."""
-    found = over_seeds(((run.record.spec.seed, scalar(run.record, "accuracy")) for run in runs), "accuracy")
+    found = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
     if found.n < found.of or not found.n or not isinstance(size, int) or size < 1:

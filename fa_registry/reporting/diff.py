@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.protocol.shipped import edition_words
+from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import (
     SCHEMA,
     AuditReport,
@@ -46,7 +46,7 @@ Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffSide:
     """One of the two audits."""
 
     title: str
@@ -171,9 +171,9 @@ class RunChange:
 class AuditDiff:
     """What changed from audit A to audit B."""
 
-    a: Side
+    a: DiffSide
     """the audit before"""
-    b: Side
+    b: DiffSide
     """the audit after"""
     same: bool
     """nothing is listed here"""
@@ -216,9 +216,9 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
     )
 
 
-def _side(report: AuditReport) -> Side:
-    edition = edition_words(report.edition)
-    return Side(report.title, report.selection, edition, len(report.runs), jsonio.digest_of(report))
+def _side(report: AuditReport) -> DiffSide:
+    edition = describe_edition(report.edition)
+    return DiffSide(report.title, report.selection, edition, len(report.runs), jsonio.digest_of(report))
 
 
 def _run_name(run: RunAudit) -> RunName:

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from fa_registry import jsonio
+from fa_registry.metrics import Metric
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import Quantity
 from fa_registry.records import Recipe, RunSpec, Scalar
 from fa_registry.records.runs import pairs, plain
 from fa_registry.statistics.over_seeds import GEOMETRIC
@@ -110,7 +110,7 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
     return {name: plain(value) for name, value in values.items()}
 
 
-def means_in_words(columns: Iterable[Quantity]) -> str:
+def means_in_words(columns: Iterable[Metric]) -> str:
     """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from fa_registry.protocol.shipped import edition_words
-from fa_registry.quantities import BESIDE_CONTROL, NOTE_TABLE, at_last_site, held, quantity_of
+from fa_registry.metrics import BESIDE_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
+from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
-from fa_registry.records.shown import WRITERS
-from fa_registry.reporting.lookups import Frozen, audit_columns, figure, last_site, scalar
-from fa_registry.reporting.pages.comparison import CompareContext, SideBySide
+from fa_registry.records.notebook_repr import WRITERS
+from fa_registry.reporting.pages.comparison import CompareContext, SettingComparison
+from fa_registry.reporting.report_values import Frozen, audit_columns, last_site, metric_of_run, scalar_metric
 from fa_registry.reporting.text.filters import counted, number, reading
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 MOST = 100  # rows of a table; the pages and the frames have all
 HEADLINES = tuple(name for name in NOTE_TABLE if name not in BESIDE_CONTROL)  # those are in the findings
@@ -41,7 +41,11 @@ def run_html(record: RunRecord) -> str:
 def judged_html(run: RunAudit) -> str:
     """The run, its verdict, and every finding in words."""
     rows = [
-        [escape(visible(finding.rule)), escape(finding.outcome.replace("_", " ")), escape(visible(finding.sentence))]
+        [
+            escape(escape_control(finding.rule)),
+            escape(finding.outcome.replace("_", " ")),
+            escape(escape_control(finding.sentence)),
+        ]
         for finding in run.findings
     ]
     return _page(_chip(run.verdict), _of_run(run.record), _table(("rule", "outcome", "finding"), rows))
@@ -49,14 +53,17 @@ def judged_html(run: RunAudit) -> str:
 
 def report_html(report: AuditReport) -> str:
     """Title, edition, how many runs have which verdict, and the audit's table."""
-    known, frozen = held(report.cards), Frozen.of(report)
+    known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [
         [
-            escape(visible(run.record.spec.label)),
+            escape(escape_control(run.record.spec.label)),
             escape(run.record.spec.seed),
             _chip(run.verdict),
-            *(Markup('<td class="n">{}</td>').format(number(figure(run, column, frozen, known))) for column in columns),
+            *(
+                Markup('<td class="n">{}</td>').format(number(metric_of_run(run, column, frozen, known)))
+                for column in columns
+            ),
         ]
         for run in report.runs[:MOST]
     ]
@@ -64,25 +71,25 @@ def report_html(report: AuditReport) -> str:
     said = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
     left = [f"{len(report.excluded)} not judged"] if report.excluded else []
     more = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
-    words = visible("; ".join([f"by edition {edition_words(report.edition)}: {said}", *left, *more]))
+    words = escape_control("; ".join([f"by edition {describe_edition(report.edition)}: {said}", *left, *more]))
     heads = ("method", "seed", "verdict", *(column.heading for column in columns))
-    return _page(Markup("<p><b>{}</b><br>{}</p>").format(visible(report.title), words), _table(heads, rows))
+    return _page(Markup("<p><b>{}</b><br>{}</p>").format(escape_control(report.title), words), _table(heads, rows))
 
 
 def comparison_html(context: CompareContext) -> str:
     """What is side by side: verdicts, and every quantity over seeds."""
     parts = [_side_by_side(part) for part, _ in context.parts]
-    return _page(Markup("<p><b>{}</b></p>").format(visible(context.title)), *parts)
+    return _page(Markup("<p><b>{}</b></p>").format(escape_control(context.title)), *parts)
 
 
-def _side_by_side(part: SideBySide) -> Markup:
+def _side_by_side(part: SettingComparison) -> Markup:
     rows = [[Markup("verdict"), *(_chip(column.verdict) for column in part.columns)]]
     for compared in part.quantities[:MOST]:
         figures = (Markup('<td class="n">{}</td>').format(counted(estimate)) for estimate in compared.estimates)
         rows.append([escape(compared.symbol), *figures])
     why = "" if part.comparable else f" Not comparable: {part.why_not}"
-    heads = ("", *(visible(column.label) for column in part.columns))
-    return Markup("<p>{}</p>").format(visible(f"{part.setting}.{why}")) + _table(heads, rows)
+    heads = ("", *(escape_control(column.label) for column in part.columns))
+    return Markup("<p>{}</p>").format(escape_control(f"{part.setting}.{why}")) + _table(heads, rows)
 
 
 def _of_run(record: RunRecord) -> Markup:
@@ -92,16 +99,20 @@ def _of_run(record: RunRecord) -> Markup:
         "status": record.status.replace("_", " "),
         "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
     }
-    rows = [[escape(name), escape(visible(words))] for name, words in said.items()]
+    rows = [[escape(name), escape(escape_control(words))] for name, words in said.items()]
     for name in HEADLINES:
         quantity = quantity_of(name)
-        value = scalar(record, name) if name in record.measurements.scalars else last_site(record, at_last_site(name))
+        value = (
+            scalar_metric(record, name)
+            if name in record.measurements.scalars
+            else last_site(record, at_last_site(name))
+        )
         rows.append([escape(quantity.symbol), escape(reading(value, quantity.kind))])
     return _table((), rows)
 
 
 def _chip(verdict: Verdict) -> Markup:
-    return Markup('<span class="verdict {}">{}</span>').format(verdict.outcome, visible(verdict.label))
+    return Markup('<span class="verdict {}">{}</span>').format(verdict.outcome, escape_control(verdict.label))
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.protocol.cases import whole
+from fa_registry.metrics import AGGREGATES
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
-from fa_registry.protocol.near_settings import differing_numbers, words
-from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import AGGREGATES
+from fa_registry.protocol.near_settings import describe_difference, differing_numbers
+from fa_registry.protocol.paired_runs import whole
+from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import (
     NOT_ITS_GRADIENT,
     AuditReport,
-    Choice,
     OtherRun,
     Reading,
     RunAudit,
     RunRecord,
     RunSpec,
+    SelectionSummary,
     objection_in,
 )
-from fa_registry.reporting.claims_measured import reaching
-from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.claims_reference_gamma import count_draws_reaching
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import GIVEN, NO_CONTROL, scalar_metric, site_row
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
 
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
@@ -70,7 +70,7 @@ class Pitfall:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PitfallContext:
     """One run of a form and where it stands: its method's runs, and the whole report."""
 
     run: RunAudit
@@ -94,7 +94,7 @@ class Asked:
         return site_row(self.run.record, name)
 
     def scalar(self, name: str) -> Reading:
-        return scalar(self.run.record, name)
+        return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
         """How it was measured, as the run wrote it down; None where it did not."""
@@ -111,7 +111,7 @@ class Asked:
         )
 
 
-Question = Callable[[Asked], Answered]
+Question = Callable[[PitfallContext], Answered]
 
 
 def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
@@ -127,7 +127,7 @@ def absence(name: str, row: Iterable[Reading]) -> str:
     return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
 
 
-def norm_of_samples(asked: Asked) -> Answered:
+def norm_of_samples(asked: PitfallContext) -> Answered:
     """1: ‖·‖₂ of each sample, and not `tensor.norm(-1)`, the L₋₁ norm of the whole tensor."""
     if mismatch := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
         return VIOLATED, f"measured again with one L₂ norm a sample, other figures come out: {mismatch}"
@@ -148,7 +148,7 @@ def norm_of_samples(asked: Asked) -> Answered:
     return UNKNOWN, f"{seen}, which decides nothing; {TRUSTED}"
 
 
-def _step_ratios(asked: Asked) -> Iterator[tuple[int, float]]:
+def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
     """(site, change of the loss by the step η‖h_l‖ along −g_l, as a multiple of η‖h_l‖‖g_l‖): near 1 to first order."""
     step = asked.convention("nudge_step")
     if isinstance(step, (int, float)) and step > 0:
@@ -162,7 +162,7 @@ def _off(ratio: float) -> float:
     return max(ratio, 1 / ratio)
 
 
-def unclamped_cosine(asked: Asked) -> Answered:
+def unclamped_cosine(asked: PitfallContext) -> Answered:
     """2: no clamp at eps = 1e-8 in the cosine."""
     if mismatch := asked.mismatch("gamma"):
         return VIOLATED, f"measured again in float64 without a clamp, another Γ comes out: {mismatch}"
@@ -179,7 +179,7 @@ def unclamped_cosine(asked: Asked) -> Answered:
     return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would tell; {TRUSTED}"
 
 
-def no_underflow(asked: Asked) -> Answered:
+def no_underflow(asked: PitfallContext) -> Answered:
     """3: gradients do not underflow in fp16."""
     precision = asked.spec.precision
     if precision in ("fp32", "fp64", "bf16"):
@@ -196,7 +196,7 @@ def no_underflow(asked: Asked) -> Answered:
     return UNKNOWN, f"trained in {precision}: which of its gradients underflowed is not recorded"
 
 
-def own_feedback(asked: Asked) -> Answered:
+def own_feedback(asked: PitfallContext) -> Answered:
     """4: Γ is of the training feedback, which fresh draws do not give."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
@@ -208,10 +208,10 @@ def own_feedback(asked: Asked) -> Answered:
     seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
     if worst <= LEVEL:
         return AVOIDED, f"{seen}: Γ is of this feedback"
-    return VIOLATED, f"{seen}: {reaching([worst], draws)}; not told apart at {compact(LEVEL)}"
+    return VIOLATED, f"{seen}: {count_draws_reaching([worst], draws)}; not told apart at {compact(LEVEL)}"
 
 
-def every_aggregation(asked: Asked) -> Answered:
+def every_aggregation(asked: PitfallContext) -> Answered:
     """5: Γ is not one number by one aggregation."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
@@ -228,7 +228,7 @@ def every_aggregation(asked: Asked) -> Answered:
     )
 
 
-def no_single_site(asked: Asked) -> Answered:
+def no_single_site(asked: PitfallContext) -> Answered:
     """6: no one site carries the headline Γ, the mean over sites 1..L; with site 0 it is another mean, and told beside it."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
@@ -258,15 +258,15 @@ def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
     return site, change / abs(mean) if mean else float(change > 0)
 
 
-def _gammas(asked: Asked) -> list[tuple[int, float]]:
+def _gammas(asked: PitfallContext) -> list[tuple[int, float]]:
     return [(site, value) for site, (value,) in known_sites(asked.row("gamma"))]
 
 
-def _exact_at(asked: Asked, site: int) -> bool:
+def _exact_at(asked: PitfallContext, site: int) -> bool:
     return site in exact_sites(asked.card, len(asked.row("gamma")))
 
 
-def saved_feedback(asked: Asked) -> Answered:
+def saved_feedback(asked: PitfallContext) -> Answered:
     """7: where feedback was not saved, Γ is N/A and not 1.0, nor is it a cosine of the credit with itself."""
     if objection := objection_in(asked.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
@@ -285,7 +285,7 @@ def saved_feedback(asked: Asked) -> Answered:
     return AVOIDED, f"no feedback state was saved, and Γ is N/A: {absence('gamma', asked.row('gamma'))}"
 
 
-def per_sample_gradients(asked: Asked) -> Answered:
+def per_sample_gradients(asked: PitfallContext) -> Answered:
     """8: the gradient of each sample's own loss is told from that of the batch's mean."""
     samples = asked.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
@@ -305,7 +305,7 @@ def per_sample_gradients(asked: Asked) -> Answered:
     return VIOLATED, f"gradients were reduced by {reduction}: what is called per sample depends on the batch"
 
 
-def accuracy_of_test_set(asked: Asked) -> Answered:
+def accuracy_of_test_set(asked: PitfallContext) -> Answered:
     """9: accuracy is of the whole test set and not of the eval batch."""
     accuracy = asked.scalar("accuracy")
     counts = [asked.convention(name) for name in ("test_samples", "eval_samples")]
@@ -329,7 +329,7 @@ def accuracy_of_test_set(asked: Asked) -> Answered:
     return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number of {num(test)} and of {batch} samples alike; {TRUSTED}"
 
 
-def own_control(asked: Asked) -> Answered:
+def own_control(asked: PitfallContext) -> Answered:
     """10: the frozen control is of the same setting, seed and data, and was measured here."""
     control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
     if control is not None:
@@ -356,7 +356,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
     return [name for name, (mine, its) in pairs.items() if mine != its]
 
 
-def same_seeds(asked: Asked) -> Answered:
+def same_seeds(asked: PitfallContext) -> Answered:
     """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
     mine = {run.record.spec.seed for run in asked.group}
     words = ", ".join(map(str, sorted(mine)))
@@ -368,7 +368,7 @@ def same_seeds(asked: Asked) -> Answered:
     return _nothing_left_out(asked, words)
 
 
-def _nothing_left_out(asked: Asked, seeds: str) -> Answered:
+def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
     """Whether the audited runs are all there are: seeds chosen by hand while others were trained are the pitfall itself."""
     report = asked.sources.report
     choice = report.choice
@@ -395,7 +395,7 @@ def _nothing_left_out(asked: Asked, seeds: str) -> Answered:
     )
 
 
-def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:
+def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
     if choice.superseded and choice.unaudited is None:  # else they are told one by one
@@ -406,7 +406,7 @@ def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:
         yield f"what else the store holds is not known: {DID_NOT_LOOK}"
 
 
-def _in_the_store(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """What was passed over, and what is merely to be told, of the method's other runs and of its frozen controls'.
 
     Passed over is a finished run of another seed, and one of the same seed that is newer than the one in the report. An older
@@ -429,7 +429,7 @@ def _in_the_store(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], 
     return passed_over, mentioned
 
 
-def _tried_beside(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+def _tried_beside(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return what was passed over, and what is merely mentioned, of settings that differ by at most 1 % in some numbers.
 
     Passed over is a finished run that this report does not judge, of a seed that the method has no judged run of here.
@@ -441,7 +441,7 @@ def _tried_beside(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], 
     for other in others:
         if differing := differing_numbers(asked.spec, other.spec):
             counts = other.finished and other.run_id not in judged and other.spec.seed not in mine
-            line = f"tried beside with {words(differing)}: {_other(other, False)}"
+            line = f"tried beside with {describe_difference(differing)}: {_other(other, False)}"
             (hidden if counts else tried).append(line)
     return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more tried beside"] if len(tried) > SHOWN else [])]
 
@@ -453,7 +453,7 @@ def _other(other: OtherRun, again: bool) -> str:
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
 
 
-def eval_mode(asked: Asked) -> Answered:
+def eval_mode(asked: PitfallContext) -> Answered:
     """12: BatchNorm and dropout were in eval mode while it was measured."""
     if mismatch := asked.mismatch():
         return VIOLATED, f"measured again in eval mode, other figures come out: {mismatch}"
@@ -485,14 +485,14 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
     """Every item of the checklist for the runs of one method in one setting."""
-    asked = [Asked(run, group.runs, sources) for run in group.runs]
+    asked = [PitfallContext(run, group.runs, sources) for run in group.runs]
     return tuple(
         Pitfall(number, title, lint, _answers(asked, question))
         for number, (title, lint, question) in enumerate(QUESTIONS, 1)
     )
 
 
-def _answers(asked: Sequence[Asked], question: Question) -> tuple[Answer, ...]:
+def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
     """Runs that are answered in the same words stand together; the worst first."""
     run_ids: dict[Answered, list[str]] = {}
     for about in asked:
@@ -501,7 +501,7 @@ def _answers(asked: Sequence[Asked], question: Question) -> tuple[Answer, ...]:
     return tuple(sorted(answers, key=lambda answer: WORST_FIRST.index(answer.outcome)))
 
 
-def _answered(asked: Asked, question: Question) -> Answered:
+def _answered(asked: PitfallContext, question: Question) -> Answered:
     """A run whose figures are not those of what is sealed is no evidence that anything was avoided."""
     answered = question(asked)
-    return answered if stands(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)
+    return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -13,37 +13,37 @@ from types import MappingProxyType
 
 from jinja2 import Environment, TemplateError, meta, nodes
 
-from fa_registry import cores, owners, provenance, resources
-from fa_registry.catalog import source_digest
+from fa_registry import bundled_files, parallel, process_ownership, provenance
 from fa_registry.errors import InvalidFields, join_names, unknown_name_text
 from fa_registry.jsonio import digest_of, file_digest
+from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
-from fa_registry.reporting.pages.form import FormContext, check_kept, form_context, read_blanks
+from fa_registry.reporting.pages.form import FormContext, check_blanks_kept, form_context, read_blanks
 from fa_registry.reporting.pages.index import (
     FIGURES,
     AuditTableContext,
     IndexContext,
     audit_table_context,
-    drawn_figures,
-    figures_beside,
+    embed_figures,
     index_context,
+    rendered_figures,
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
-from fa_registry.reporting.sources import Sources, without_mismatches
+from fa_registry.reporting.report_index import Sources, without_mismatches
 from fa_registry.reporting.text.environment import (
     SUFFIX,
-    Pages,
+    TemplateRenderer,
     bounded_memory,
     environment,
     template_failure,
     variables,
 )
-from fa_registry.reporting.values import FigureFile, Link
-from fa_registry.untrusted import UnreadableFile, named, regular_bytes
+from fa_registry.reporting.view_models import FigureFile, Link
+from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 TABLE = "audit_table.tex"  # for a paper to take in
 FORMS = "forms"  # the folder of the forms
@@ -97,7 +97,7 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
     check_templates(templates)
     with unfinished(out) as folder:  # one page at a time is in memory
         with _as_values_allow(report):
-            names = _render(report, folder, out, Pages(templates))
+            names = _render(report, folder, out, TemplateRenderer(templates))
         try:
             yield folder, names
         finally:
@@ -127,7 +127,7 @@ def renderer(templates: Path | None = None) -> str:
     Args:
         templates: as for `render_report`; with a folder, nobody else can render the same pages.
     """
-    shipped = {path.name: file_digest(path) for path in sorted(resources.templates().glob(f"*{SUFFIX}"))}
+    shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
     versions = {name: importlib.metadata.version(name) for name in ("fa_registry", *DRAWN_WITH)}
     libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -136,7 +136,7 @@ def renderer(templates: Path | None = None) -> str:
     return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{own}"
 
 
-def in_the_way(out: Path) -> list[str]:
+def output_conflicts(out: Path) -> list[str]:
     """Why pages could not be written into `out`: a file where a folder of theirs goes, or a folder where a page goes."""
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
@@ -144,7 +144,7 @@ def in_the_way(out: Path) -> list[str]:
     return reasons + [f"{path} is a folder; a file of this name is written" for path in pages if path.is_dir()]
 
 
-def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[str]:
+def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
     """Write everything into `folder`; the names in their order. out: where earlier forms are."""
     shown = without_mismatches(report)
     sources = Sources.of(shown)
@@ -155,7 +155,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
         write(form)  # templates, and what all forms ask, are made by the first one: before the process is copied
-    cores.each(write, forms[1:])
+    parallel.parallel_for(write, forms[1:])
     names += [name for _, link in forms for name in _files_of(link)]
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
@@ -171,21 +171,21 @@ def _files_of(link: Link) -> dict[str, str]:
     return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
 
 
-def _write_form(sources: Sources, folder: Path, out: Path, pages: Pages, form: tuple[Group, Link]) -> None:
+def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     written = read_blanks(out / link.markdown)
     context = variables(form_context(group, link, sources, written))
     for name, template in _files_of(link).items():
         _write(folder / name, pages.render(template, context))
-    check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
+    check_blanks_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
-def _index(sources: Sources, pages: Pages) -> tuple[str, Mapping[FigureFile, bytes]]:
+def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
     """The audit's page, written twice: without figures, to know how much room it has for them, and with them; and its figures."""
     bare = index_context(sources)
-    figures = figures_beside(pages.render("index.html.j2", variables(bare)), sources)
+    figures = embed_figures(pages.render("index.html.j2", variables(bare)), sources)
     context = replace(bare, figures=figures)
-    drawn = drawn_figures(context)
+    drawn = rendered_figures(context)
     return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(drawn)))), drawn
 
 
@@ -210,7 +210,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
     templates: see render.render_report. UsageError for a template that fails.
     """
     check_templates(templates)
-    text = Pages(templates).render(f"{COMPARISON}.j2", variables(context))
+    text = TemplateRenderer(templates).render(f"{COMPARISON}.j2", variables(context))
     with unfinished(out) as folder:
         _write(folder / COMPARISON, text)
         os.replace(folder / COMPARISON, out / COMPARISON)
@@ -249,18 +249,18 @@ def template_problems(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
-    inside = [path for path in paths if named(path).is_relative_to(named(folder))]
+    inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]
     problems = [f"{path.name}: is a link that leads out of the folder" for path in paths if path not in inside]
     taken_in: dict[str, set[str]] = {}
     for path in inside:
         problems += _problems(path, folder, taken_in)
     names = [path.relative_to(folder).as_posix() for path in inside]
-    used = _reached(overridable(), taken_in)
-    problems += [f"{name}: {_nobody(name)}" for name in names if name not in used]
+    used = _included_templates(overridable(), taken_in)
+    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used]
     return problems + list(_no_templates(folder, bool(paths)))
 
 
-def _reached(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
+def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
     """These templates, what they take in, and what that takes in."""
     reached, left = set(), list(names)
     while left:
@@ -275,7 +275,7 @@ def _no_templates(folder: Path, some: bool) -> Iterator[str]:
     """Files that are named as if they were templates. some: there are templates beside them; else that there is none."""
     others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     known = overridable()
-    meant = {name: near for name in others if (near := _meant(name, known))}
+    meant = {name: near for name in others if (near := _suggestion(name, known))}
     for name, near in meant.items():
         yield (
             f"{name}: its name does not end on {SUFFIX}, so that no page is made from it (did you mean {near!r}?); "
@@ -288,7 +288,7 @@ def _no_templates(folder: Path, some: bool) -> Iterator[str]:
         )
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     """The template that a file of another ending was meant to be: `form.html`, `form.html.jinja2`, `FORM.HTML.J2`."""
     plain = name.lower()
     written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
@@ -297,10 +297,10 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 def overridable() -> list[str]:
     """The names of the shipped templates that a user's file may stand in for."""
-    return sorted(path.name for path in resources.templates().glob(f"*{SUFFIX}") if path.name not in NOT_OURS)
+    return sorted(path.name for path in bundled_files.templates().glob(f"*{SUFFIX}") if path.name not in NOT_OURS)
 
 
-def _nobody(name: str) -> str:
+def _unused_template(name: str) -> str:
     if name in NOT_OURS:
         return "is written to the store, not to the report: it cannot be replaced"
     return f"no page is made from it and no template takes it in; {unknown_name_text('template', name, overridable())}"
@@ -312,7 +312,7 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     made = environment(name, folder)
     try:
         with bounded_memory():  # Jinja2 works out some of what is constant while it compiles
-            source = regular_bytes(named(path), LARGEST_TEMPLATE).decode("utf-8")
+            source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
             tree = made.parse(source, name)
             unknown = _unknown_filters(made, tree, name)
             if not unknown:
@@ -353,7 +353,7 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
 def unfinished(out: Path) -> Iterator[Path]:
     """A new folder inside of `out`, so that a page is moved and not copied; gone afterwards, with those of the killed."""
     out.mkdir(parents=True, exist_ok=True)
-    for left in owners.abandoned(out, ".*"):
-        owners.remove(left)
-    with owners.folder(PREFIX, out) as made:
+    for left in process_ownership.abandoned(out, ".*"):
+        process_ownership.remove_quietly(left)
+    with process_ownership.temp_dir(PREFIX, out) as made:
         yield made

@@ -13,13 +13,13 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fa_registry import jsonio, resources
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import RunSpec
-from fa_registry.studies.twins import Twin, parse_twin
+from fa_registry.studies.study_variants import StudyVariant, parse_twin
+from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import ladder, rung
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
-from fa_registry.visible import unfit
 
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
@@ -95,10 +95,10 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
-    problem = unfit(raw["name"]) if isinstance(stated.get("name"), str) else ""
+    problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
     kept = raw.get("keep_states", 0)
     few = [f"keep_states: expected a whole number from 0, found {kept}"] if type(kept) is int and kept < 0 else []
-    return [*jsonio.attempt(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *few]
+    return [*jsonio.try_decode(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *few]
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -108,7 +108,7 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         if isinstance(grid, Mapping):
             known = {name: value for name, value in grid.items() if name in fields}
             tables = {name: table(known, name) for name in TABLES if isinstance(known.get(name), Mapping)}
-            if jsonio.attempt(Grid, known | tables)[0]:
+            if jsonio.try_decode(Grid, known | tables)[0]:
                 yield known
 
 
@@ -130,7 +130,7 @@ class GridCell:
     name: str = ""
 
 
-def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> Iterator[GridCell]:
+def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: StudyVariant) -> Iterator[GridCell]:
     """Every cell of every grid that can be expanded. What `wrong_fields` has named already is left out, not named twice."""
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
@@ -190,7 +190,7 @@ def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
     return declared is not None and isinstance(declared.default, (list, tuple))
 
 
-def _of_twin(fields: dict[str, Any], twin: Twin) -> dict[str, Any]:
+def _of_twin(fields: dict[str, Any], twin: StudyVariant) -> dict[str, Any]:
     """The fields on the twin's data and with its epochs; a wrong number of epochs is left for parse_spec to name."""
     if "dataset" in fields:
         fields["dataset"] = twin.dataset(fields["dataset"])
@@ -234,7 +234,7 @@ class Study:
     edition: str
     cost: str
     specs: tuple[RunSpec, ...]
-    twin: Twin = Twin()
+    twin: StudyVariant = StudyVariant()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keep_states: int = 0
 
@@ -249,12 +249,12 @@ class Study:
 
 def names() -> list[str]:
     """Studies that ship with the package."""
-    return sorted(path.parent.name for path in resources.projects().glob(f"*/{FILE}"))
+    return sorted(path.parent.name for path in bundled_files.projects().glob(f"*/{FILE}"))
 
 
 def find(name: str) -> Path:
     """The study.toml of a shipped study by name, or of a user's by the path of its file or folder."""
-    for path in (resources.projects() / name / FILE, Path(name), Path(name) / FILE):
+    for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
         if os.path.isfile(path):  # Path.is_file raises where a name is longer than a disk takes
             return path
     raise UnknownName("study", name, names())
@@ -317,7 +317,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 
 
 def _by_grid(
-    raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin
+    raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: StudyVariant
 ) -> Iterator[tuple[int, Iterator[GridCell]]]:
     """What each [[grid]] of the file expands to, the first is 0; those that cannot be expanded have been named."""
     for number, grid in enumerate(grids(raw)):

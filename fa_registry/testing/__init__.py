@@ -12,7 +12,7 @@ which the rule *is* backpropagation, sign, order and transposition included.
 """
 
 from fa_registry.testing.outcomes import PropertyResult
-from fa_registry.testing.small_networks import Case
+from fa_registry.testing.small_networks import NetworkCase
 from fa_registry.testing.suite import assert_method, check_method
 
-__all__ = ["Case", "PropertyResult", "assert_method", "check_method"]
+__all__ = ["NetworkCase", "PropertyResult", "assert_method", "check_method"]

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fa_registry.deprecated_names import aliases
+
 OUTCOMES = ("pass", "fail", "not_applicable")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """One property on one case. outcome: pass, fail or not_applicable. detail: the figure, or what is wrong."""
 
     outcome: str
@@ -28,19 +30,21 @@ class PropertyResult:
     detail: str
 
 
-def passed(detail: str) -> Outcome:
-    return Outcome("pass", detail)
+def passed(detail: str) -> CheckOutcome:
+    return CheckOutcome("pass", detail)
 
 
-def failed(detail: str) -> Outcome:
-    return Outcome("fail", detail)
+def failed(detail: str) -> CheckOutcome:
+    return CheckOutcome("fail", detail)
 
 
-def inapplicable(detail: str) -> Outcome:
-    return Outcome("not_applicable", detail)
+def inapplicable(detail: str) -> CheckOutcome:
+    return CheckOutcome("not_applicable", detail)
 
 
-def within(names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> Outcome:
+def within(
+    names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
+) -> CheckOutcome:
     """Whether each tensor observed is its expected one, to `tolerance` relative to the expected one's largest entry."""
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
@@ -61,3 +65,6 @@ def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     """Cosine of two lists of tensors read as one long vector each; nan where one is zero."""
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
+
+
+__getattr__ = aliases(__name__)

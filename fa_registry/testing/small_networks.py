@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from fa_registry import architectures
 from fa_registry.architectures.base import Architecture, Network
-from fa_registry.diagnostics import evaluating
+from fa_registry.diagnostics import eval_mode
 from fa_registry.methods.base import CreditInputs, Method, NetworkShape, check_credits
-from fa_registry.positions import averaged
 from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import derive, generator, undrawn
-from fa_registry.training.asking import credits_of, update
-from fa_registry.training.step import OutputError, StepSums, exact_step, local_step
+from fa_registry.token_axes import mean_over_positions
+from fa_registry.training.method_calls import compute_credits, update_feedback
+from fa_registry.training.step import OutputError, StepSums, backprop_step, local_credit_step
 from fa_registry.training.task import network_shape
 
 IMAGE_SHAPE = (3, 8, 8)
@@ -34,7 +34,7 @@ Gradients = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Case:
+class NetworkCase:
     """A method beside one network and one batch: images (samples, *IMAGE_SHAPE), labels (samples,), everything float64."""
 
     method: Method
@@ -55,7 +55,7 @@ class Case:
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
         """What a method is told of `count` samples (all) in eval mode; while measuring, the exact gradients are among it."""
         images, labels = self.images[start:][:count], self.labels[start:][:count]
-        with evaluating(self.network):
+        with eval_mode(self.network):
             logits, hidden = self.forward(images)
         gradients = sum_gradients(logits, hidden, labels)
         output = OutputError.of(logits, labels)
@@ -76,8 +76,8 @@ class Case:
         return self.network(images.detach().clone().requires_grad_(), return_hidden=True)
 
     def credits(self, inputs: CreditInputs) -> list[Tensor]:
-        with evaluating(self.network):
-            credits = credits_of(self.method, self.feedback, inputs)
+        with eval_mode(self.network):
+            credits = compute_credits(self.method, self.feedback, inputs)
         check_credits(self.method.card.name, credits, inputs.hidden)
         return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
@@ -90,8 +90,8 @@ class Case:
         self.network.zero_grad(set_to_none=True)
         self.feedback.zero_grad(set_to_none=True)
         if self.method.end_to_end:
-            return exact_step(self.network, self.images, self.labels, penalty)
-        return local_step(
+            return backprop_step(self.network, self.images, self.labels, penalty)
+        return local_credit_step(
             self.network, self.method, self.feedback, self.images, self.labels, penalty, credit_norm, generator
         )
 
@@ -113,7 +113,7 @@ class Case:
             sums = self._run(0.0, recipe.credit_norm, draw)
             optimizer.step()
             if sums.seen is not None:
-                update(self.method, self.feedback, sums.seen)
+                update_feedback(self.method, self.feedback, sums.seen)
 
 
 def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
@@ -141,20 +141,20 @@ class Setting:
         form = "".join(f"{name}={value}, " for name, value in self.method_options.items())
         return f"{form}{self.architecture.card.name}({written}), seed {self.seed}"
 
-    def case(self) -> Case:
+    def case(self) -> NetworkCase:
         """A fresh case with weights, feedback state and batch of the seed."""
         return self._draw(self.seed)
 
-    def stranger(self) -> Case:
+    def stranger(self) -> NetworkCase:
         """The same batch, but weights and feedback state of another seed: what it has in common with `case` was handed over."""
         return self._draw(self.seed + 1)
 
-    def _draw(self, seed: int) -> Case:
+    def _draw(self, seed: int) -> NetworkCase:
         complete = self.architecture.resolve(self.options)
         network = self.architecture.build(complete, IMAGE_SHAPE, CLASSES, generator(seed, "init")).double()
         images, labels = batch(self.seed)
         feedback = draw_feedback(self.method, network_shape(network, images[:1], CLASSES), seed, self.method_options)
-        return Case(self.method, network, feedback.double(), images, labels)
+        return NetworkCase(self.method, network, feedback.double(), images, labels)
 
 
 def draw_feedback(
@@ -210,13 +210,13 @@ def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) ->
 WIDTH, DEPTH = 8, 3
 
 
-def linear_case(setting: Setting) -> tuple[Case, list[Tensor], list[Tensor]]:
+def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tensor]]:
     """A linear residual network without LayerNorm, the Jacobian of each block, and that of the logits at sites 1..L."""
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]
     flatten = nn.Flatten(2 if _has_positions(setting) else 1)  # one token a channel, or one vector
     embed = nn.Sequential(flatten, _layer(math.prod(IMAGE_SHAPE[flatten.start_dim - 1 :]), WIDTH, stream))
-    network = Network(embed, blocks, out_ln=None, out_head=_layer(WIDTH, CLASSES, stream), pool=averaged)
+    network = Network(embed, blocks, out_ln=None, out_head=_layer(WIDTH, CLASSES, stream), pool=mean_over_positions)
     jacobians = [torch.eye(WIDTH, dtype=torch.float64) + block.weight.detach() for block in blocks]
     outputs = [network.out_head.weight.detach()]  # (classes, hidden)
     for jacobian in reversed(jacobians[1:]):
@@ -224,7 +224,7 @@ def linear_case(setting: Setting) -> tuple[Case, list[Tensor], list[Tensor]]:
     images, labels = batch(setting.seed)
     shape = network_shape(network, images[:1], CLASSES)
     feedback = draw_feedback(setting.method, shape, setting.seed, setting.method_options).double()
-    return Case(setting.method, network, feedback, images, labels), jacobians, outputs[::-1]
+    return NetworkCase(setting.method, network, feedback, images, labels), jacobians, outputs[::-1]
 
 
 def _has_positions(setting: Setting) -> bool:

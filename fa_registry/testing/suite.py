@@ -12,39 +12,41 @@ from fa_registry import methods
 from fa_registry.architectures.base import Architecture
 from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.methods._replaced import backward_through
-from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
+from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
 from fa_registry.records import Scalar
-from fa_registry.testing import universal
-from fa_registry.testing.declared import DECLARED
-from fa_registry.testing.outcomes import Outcome, PropertyResult, failed
-from fa_registry.testing.small_networks import Case, Gradients, Setting, forms, supported_by, variants
-from fa_registry.testing.universal import compare
-from fa_registry.training.asking import credits_and_states_of
+from fa_registry.testing import contract_checks
+from fa_registry.testing.contract_checks import compare
+from fa_registry.testing.declared_checks import DECLARED
+from fa_registry.testing.outcomes import CheckOutcome, PropertyResult, failed
+from fa_registry.testing.small_networks import Gradients, NetworkCase, Setting, forms, supported_by, variants
+from fa_registry.training.method_calls import credits_and_states_of
 
 PENALTIES = (0.0, 0.01)
 CREDIT_NORMS = ("none", "rms")
 
 
-def objective_gradient(setting: Setting) -> Outcome:
+def objective_gradient(setting: Setting) -> CheckOutcome:
     """One step's gradients are autograd's of the objective as it is written, with and without penalty, for both norms."""
     case = setting.case()
-    outcome = Outcome("pass", "")
+    outcome = CheckOutcome("pass", "")
     for penalty in PENALTIES:
         for credit_norm in CREDIT_NORMS:
             outcome = compare(case.step(penalty, credit_norm), literal_gradients(case, penalty, credit_norm))
             if outcome.outcome != "pass":
-                return Outcome(outcome.outcome, f"penalty {penalty:g}, credit_norm {credit_norm}: {outcome.detail}")
+                return CheckOutcome(
+                    outcome.outcome, f"penalty {penalty:g}, credit_norm {credit_norm}: {outcome.detail}"
+                )
     return outcome
 
 
-def literal_gradients(case: Case, penalty: float, credit_norm: str) -> Gradients:
+def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gradients:
     """Parameter name → gradient of the case's whole objective."""
     loss = _exact_objective(case, penalty) if case.method.end_to_end else _local_objective(case, penalty, credit_norm)
     parameters = dict(case.network.named_parameters())
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
 
-def _exact_objective(case: Case, penalty: float) -> Tensor:
+def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
     """mean CE + λ Σ_l mean_i ||f_l||² on the uncut graph."""
     state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
     for block in case.network.blocks:
@@ -54,9 +56,9 @@ def _exact_objective(case: Case, penalty: float) -> Tensor:
     return total + nn.functional.cross_entropy(case.network.readout(state), case.labels)
 
 
-def _local_objective(case: Case, penalty: float, credit_norm: str) -> Tensor:
+def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
     """Σ_l J_l + mean CE(head(sg h_L)), cut at every site; the credits are those the method gives in this pass."""
-    replaces = isinstance(case.method, ReplacesWeights)
+    replaces = isinstance(case.method, UsesBackwardWeights)
     matrices = case.method.backward_weights(case.feedback, case.network) if replaces else {}
     states, branches = [case.network.embed(case.images)], []
     with backward_through(case.network, matrices):
@@ -107,21 +109,21 @@ def _mean_square(branch: Tensor) -> Tensor:
     return branch.pow(2).flatten(1).sum(dim=1).mean()
 
 
-Check = Callable[[Setting], Outcome]
+Check = Callable[[Setting], CheckOutcome]
 
 UNIVERSAL: tuple[Check, ...] = (
-    universal.credit_fits_state,
-    universal.rows_keep_their_sum,
-    universal.credit_is_pure,
-    universal.credit_ignores_reference,
-    universal.feedback_is_drawn_from_the_seed,
-    universal.oracle_credit_is_bp,
-    universal.not_secretly_bp,
-    universal.head_learns_from_the_loss,
-    universal.exact_sites_are_exact,
+    contract_checks.credit_fits_state,
+    contract_checks.rows_keep_their_sum,
+    contract_checks.credit_is_pure,
+    contract_checks.credit_ignores_reference,
+    contract_checks.feedback_is_drawn_from_the_seed,
+    contract_checks.oracle_credit_is_bp,
+    contract_checks.not_secretly_bp,
+    contract_checks.head_learns_from_the_loss,
+    contract_checks.exact_sites_are_exact,
     objective_gradient,
-    universal.post_hoc_equals_in_training,
-    universal.batch_size_invariance,
+    contract_checks.post_hoc_equals_in_training,
+    contract_checks.batch_size_invariance,
 )
 
 
@@ -186,7 +188,7 @@ def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> Propert
     return PropertyResult(name, result.outcome, detail)
 
 
-def _measure(check: Check, setting: Setting) -> Outcome:
+def _measure(check: Check, setting: Setting) -> CheckOutcome:
     """The check's outcome; an exception of somebody else's method is a failure of that property, not of the suite."""
     try:
         return check(setting)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fa_registry.shelf import Shelved
+from fa_registry.disk_spill import SpilledFields
 
 if TYPE_CHECKING:
-    from fa_registry.tracking.views import View
+    from fa_registry.tracking.mlflow_views import View
 
 CLOCKS_APART = 3600.0  # seconds by which the clocks of two machines may differ before one counts as wrong
 MOST_POINTS = (
@@ -42,7 +42,7 @@ class DatasetReference:
 
 
 @dataclass(frozen=True)
-class StoredRun(Shelved):
+class StoredRun(SpilledFields):
     """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
 
     metrics: the value of each at its last step. params: as text. deleted: whether it is in the store's bin.
@@ -77,11 +77,11 @@ class Tracker(abc.ABC):
     uri: str
 
     @abc.abstractmethod
-    def beside(self, experiment: str) -> Tracker:
+    def with_experiment(self, experiment: str) -> Tracker:
         """This store, with new runs going to `experiment`."""
 
     @abc.abstractmethod
-    def at_once(self) -> Tracker:
+    def without_retry(self) -> Tracker:
         """This store, which refuses at once where its server is away, instead of waiting for it."""
 
     @abc.abstractmethod
@@ -103,7 +103,7 @@ class Tracker(abc.ABC):
         """Add metric points, set tags, and give parameters their values, which stay."""
 
     @abc.abstractmethod
-    def untag(self, run_id: str, names: Iterable[str]) -> None:
+    def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         """Take these tags off a run that has them."""
 
     @abc.abstractmethod
@@ -153,7 +153,7 @@ class Tracker(abc.ABC):
         """Address of one artifact's page within the store's own pages, for a link in a note; empty where it has none."""
 
     @abc.abstractmethod
-    def in_the_bin(self) -> str:
+    def experiment_deleted_message(self) -> str:
         """That the experiment of new runs was deleted with all its runs, and how it comes back; empty where it was not."""
 
     @abc.abstractmethod
@@ -161,7 +161,7 @@ class Tracker(abc.ABC):
         """Address of the page that has these runs side by side, in this order, as that of `link`; empty where there is none."""
 
     @abc.abstractmethod
-    def show(self, views: Sequence[View]) -> str:
+    def publish_views(self, views: Sequence[View]) -> str:
         """Keep these views of new runs' experiment with the store's own pages; the address of the first, as that of `link`.
 
         A view that a person has made or changed stays as it is. Empty where the store has no pages that know views, or takes
@@ -177,5 +177,5 @@ class Tracker(abc.ABC):
         """The size of a run's files together, in bytes."""
 
     @abc.abstractmethod
-    def place(self, run_id: str) -> str:
+    def describe_location(self, run_id: str) -> str:
         """Where a run's files are looked for, and what to do where they are not there: words for a sentence."""

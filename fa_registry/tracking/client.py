@@ -26,8 +26,8 @@ from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.refusals import HELD, SAYS, WAITED_FOR, Refusal, refused
-from fa_registry.tracking.store import VERSION, check_begun, check_revision, check_store, revision, sqlite_path
+from fa_registry.tracking.store import VERSION, check_initialised, check_revision, check_store, revision, sqlite_path
+from fa_registry.tracking.store_errors import HELD, SAYS, WAITED_FOR, StoreRefusal, refused
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
         except (MlflowException, SQLAlchemyError):
             path = sqlite_path(uri)
             if path and revision(path) != _newest_revision():
-                check_begun(path)
+                check_initialised(path)
             raise
     return address, client, listed
 
@@ -131,7 +131,7 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
                 if not waits and uri.startswith("http"):
                     _check_reached(uri)
                 return ask()
-        except Refusal as refusal:
+        except StoreRefusal as refusal:
             waited = time.monotonic() - begun.setdefault(refusal.kind, time.monotonic())
             patience = WAITED_FOR.get(refusal.kind, 0.0) if waits else 0.0
             if waited > patience or not patience:
@@ -179,7 +179,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
         try:
             with answering(uri):
                 answers.append(ask())
-        except Refusal as refusal:
+        except StoreRefusal as refusal:
             if refusal.kind != HELD:
                 raise
         return bool(answers)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry.errors import StoreError
+from fa_registry.safe_files import existing_file_in, folder_size, join_safely
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
+from fa_registry.tracking.mlflow_views import View
 from fa_registry.tracking.schema import EXPERIMENT
-from fa_registry.tracking.views import View
-from fa_registry.untrusted import folder_size, inside, regular_inside
 
 
 class MemoryTracker(Tracker):
@@ -25,10 +25,10 @@ class MemoryTracker(Tracker):
         self.points: dict[str, list[Point]] = defaultdict(list)
         self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
 
-    def beside(self, experiment: str) -> Tracker:
+    def with_experiment(self, experiment: str) -> Tracker:
         return self  # there are no experiments in memory
 
-    def at_once(self) -> Tracker:
+    def without_retry(self) -> Tracker:
         return self
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
@@ -58,7 +58,7 @@ class MemoryTracker(Tracker):
             run, tags={**run.tags, **(tags or {})}, metrics=newest, params={**run.params, **(params or {})}
         )
 
-    def untag(self, run_id: str, names: Iterable[str]) -> None:
+    def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         run, gone = self.get(run_id), set(names)
         kept = {name: value for name, value in run.tags.items() if name not in gone}
         self.runs[run_id] = dataclasses.replace(run, tags=kept)
@@ -70,7 +70,7 @@ class MemoryTracker(Tracker):
         shutil.copytree(folder, self.folder / run_id, dirs_exist_ok=True)
 
     def remove(self, run_id: str, path: str) -> None:
-        shutil.rmtree(inside(self.folder / run_id, path), ignore_errors=True)
+        shutil.rmtree(join_safely(self.folder / run_id, path), ignore_errors=True)
 
     def finish(self, run_id: str, state: str) -> None:
         self.runs[run_id] = dataclasses.replace(self.get(run_id), state=state)
@@ -105,21 +105,21 @@ class MemoryTracker(Tracker):
     def link(self, run_id: str, path: str) -> str:
         return ""
 
-    def in_the_bin(self) -> str:
+    def experiment_deleted_message(self) -> str:
         return ""
 
     def comparison(self, run_ids: Sequence[str]) -> str:
         return ""
 
-    def show(self, views: Sequence[View]) -> str:
+    def publish_views(self, views: Sequence[View]) -> str:
         return ""
 
     def size(self, run_id: str) -> int:
         return folder_size(self.folder / run_id)
 
-    def place(self, run_id: str) -> str:
+    def describe_location(self, run_id: str) -> str:
         return str(self.folder / run_id)
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         self.get(run_id)
-        return regular_inside(self.folder / run_id, path)
+        return existing_file_in(self.folder / run_id, path)

@@ -47,16 +47,15 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
+from fa_registry.disk_spill import SpillFile
 from fa_registry.errors import StoreError
-from fa_registry.shelf import Shelf
+from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely
+from fa_registry.text_safety import LONGEST, name_problem
+from fa_registry.tracking.artifact_location import check_inside_store, check_location, local_folder, resolve_artifact
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
-from fa_registry.tracking.places import check_inside_store, check_location, local_folder, looked_for
-from fa_registry.tracking.refusals import Refusal
-from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
-from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
-from fa_registry.tracking.views import (
+from fa_registry.tracking.mlflow_views import (
     RELEASE,
     TAG,
     View,
@@ -67,8 +66,9 @@ from fa_registry.tracking.views import (
     pattern,
     term,
 )
-from fa_registry.untrusted import folder_size, inside, put_inside, regular_inside
-from fa_registry.visible import LONGEST, unfit
+from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
+from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
+from fa_registry.tracking.store_errors import StoreRefusal
 
 LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
@@ -114,14 +114,14 @@ class MlflowTracker(Tracker):
             check_writable(self.uri)
         return self._client
 
-    def beside(self, experiment: str) -> MlflowTracker:
+    def with_experiment(self, experiment: str) -> MlflowTracker:
         """This store, already open and with all that is known of its runs; new runs go to `experiment`."""
         other = copy.copy(self)
         other._experiment, other._experiment_id = experiment, ""
         vars(other).pop("experiment_id", None)
         return other
 
-    def at_once(self) -> MlflowTracker:
+    def without_retry(self) -> MlflowTracker:
         other = copy.copy(self)
         other._client = self._client.at_once()
         return other
@@ -135,16 +135,16 @@ class MlflowTracker(Tracker):
         if known is None:  # it may be in the bin, or newer than the list
             known = self._client.get_experiment_by_name(self._experiment)
         if known is None:
-            if problem := unfit(self._experiment):
+            if problem := name_problem(self._experiment):
                 raise StoreError(f"experiment: {problem}")
             try:
                 return self._writer.create_experiment(self._experiment, self._location(), EXPERIMENT_TAGS)
-            except Refusal as refusal:
+            except StoreRefusal as refusal:
                 if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                     raise
             known = self._client.get_experiment_by_name(self._experiment)  # another process was quicker
         if known.lifecycle_stage == LifecycleStage.DELETED:
-            raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
+            raise StoreError(f"{self.experiment_deleted_message()}; or choose another with --experiment")
         return known.experiment_id
 
     def check_place(self) -> None:
@@ -172,7 +172,7 @@ class MlflowTracker(Tracker):
     @cached_property
     def _downloads(self) -> Path:
         """Where copies of a remote store's artifacts go; removed when the process ends."""
-        folder = owners.new_folder("fa_registry-downloads-")
+        folder = process_ownership.create_temp_dir("fa_registry-downloads-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
@@ -214,7 +214,7 @@ class MlflowTracker(Tracker):
         for some, few, values in zip_longest(metrics, named, given, fillvalue=()):
             self._writer.log_batch(run_id, metrics=some, tags=few, params=values)
 
-    def untag(self, run_id: str, names: Iterable[str]) -> None:
+    def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         for name in names:
             self._writer.delete_tag(run_id, name)
 
@@ -226,7 +226,7 @@ class MlflowTracker(Tracker):
         try:
             self._writer.log_inputs(run_id, inputs)
         except (
-            Refusal
+            StoreRefusal
         ) as refusal:  # MLflow looks for the data set, then makes it: another process may have been quicker
             if refusal.code != ErrorCode.Name(BAD_REQUEST):
                 raise
@@ -241,12 +241,12 @@ class MlflowTracker(Tracker):
             check_writable(self.uri)
             check_inside_store(local, self.uri)
             with answering(self.uri):
-                put_inside(local, folder)
+                copy_into(local, folder)
 
     def remove(self, run_id: str, path: str) -> None:
         local = self._local_root(run_id)
         if local is not None:
-            owners.remove(inside(local, path))
+            process_ownership.remove_quietly(join_safely(local, path))
         else:
             self._writer.ask(lambda: self._files(run_id).delete_artifacts(path))
 
@@ -262,7 +262,7 @@ class MlflowTracker(Tracker):
     def get(self, run_id: str) -> StoredRun:
         try:
             return self._stored(self._client.get_run(run_id))
-        except Refusal as refusal:
+        except StoreRefusal as refusal:
             if refusal.code not in NO_SUCH_RUN:
                 raise
             raise StoreError(f"no run {run_id!r} in the store {self.uri}") from refusal
@@ -279,7 +279,7 @@ class MlflowTracker(Tracker):
         found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
         # a pattern finds more than was asked for: LIKE knows wildcards, and no case
         matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
-        return Shelf().lay_all(islice(matching, most or None))
+        return SpillFile().spill_all(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
@@ -297,7 +297,7 @@ class MlflowTracker(Tracker):
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
-    def in_the_bin(self) -> str:
+    def experiment_deleted_message(self) -> str:
         known = self._client.get_experiment_by_name(self._experiment)
         if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
             return ""
@@ -307,7 +307,7 @@ class MlflowTracker(Tracker):
     def comparison(self, run_ids: Sequence[str]) -> str:
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
-    def show(self, views: Sequence[View]) -> str:
+    def publish_views(self, views: Sequence[View]) -> str:
         """As Tracker.show: each view is a tag of the experiment that MLflow's pages read, the experiment's note another."""
         why_not = self.why_no_views() if views else ""
         if why_not:
@@ -322,7 +322,7 @@ class MlflowTracker(Tracker):
                 stands = tags.get(tag)  # one that a person has emptied stays empty
                 if stands != text and (stands is None or written_here(stands)):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
-        except Refusal as error:
+        except StoreRefusal as error:
             LOG.warning(
                 "no view for MLflow's pages: the store does not take tags of experiment %s: %s",
                 self.experiment_id,
@@ -352,12 +352,12 @@ class MlflowTracker(Tracker):
         local = self._local_root(run_id)
         # On this machine: no copy, no request. MLflow would look where the database says that they are, in another store's folder.
         if local is not None and (self._database or os.path.isdir(local)):
-            return regular_inside(local, path)
+            return existing_file_in(local, path)
         try:  # a missing artifact is an answer; a store that does not answer must not look like one
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
             if path not in {entry.path for entry in siblings}:
                 return None
-            inside(self._downloads, f"{run_id}/{path}")
+            join_safely(self._downloads, f"{run_id}/{path}")
             folder = self._downloads / run_id
             folder.mkdir(exist_ok=True)
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
@@ -372,9 +372,9 @@ class MlflowTracker(Tracker):
         entries = self._client.list_artifacts(run_id, folder)
         return sum(self._remote_size(run_id, one.path) if one.is_dir else one.file_size or 0 for one in entries)
 
-    def place(self, run_id: str) -> str:
+    def describe_location(self, run_id: str) -> str:
         recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)
-        return looked_for(local, recorded) if local else f"{recorded} of {self.uri}"
+        return resolve_artifact(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> _Place:
         """Where a run's experiment and artifacts are, which never changes: asked for once."""
@@ -407,7 +407,7 @@ class MlflowTracker(Tracker):
                 break
         if not chosen:
             raise StoreError(
-                self.beside(name).in_the_bin()
+                self.with_experiment(name).experiment_deleted_message()
                 or f"no experiment {name!r} in the store {self.uri}; known: {', '.join(known.values())}"
             )
         return chosen
@@ -456,7 +456,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def of(cls, info: RunInfo) -> _Place:
-        return cls(jsonio.held_once(info.experiment_id), info.artifact_uri)
+        return cls(jsonio.intern_values(info.experiment_id), info.artifact_uri)
 
 
 @contextmanager
@@ -480,7 +480,7 @@ def _apart() -> Iterator[None]:
 
 
 def _held(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {jsonio.held_once(name): jsonio.held_once(value) for name, value in table.items()}
+    return {jsonio.intern_values(name): jsonio.intern_values(value) for name, value in table.items()}
 
 
 def _user() -> str:

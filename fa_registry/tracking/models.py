@@ -15,15 +15,15 @@ from mlflow.artifacts import download_artifacts
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, StoreError, UnknownName, UsageError
 from fa_registry.tracking import schema
+from fa_registry.tracking.artifact_location import local_folder, resolve_artifact
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.client import Client, answering
-from fa_registry.tracking.places import local_folder, looked_for
 from fa_registry.tracking.reader import check_seal, read_provenance
-from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import ModelCard
 
@@ -146,7 +146,7 @@ class ModelRegistry:
         """A new version of `name`, made where it is missing, of the artifacts below `path` of the run."""
         try:
             self._client.create_registered_model(name)
-        except Refusal as refusal:
+        except StoreRefusal as refusal:
             if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                 raise
         source = f"{self._client.get_run(run_id).info.artifact_uri}/{path}"
@@ -190,8 +190,8 @@ class ModelRegistry:
             if local is not None and os.path.isdir(local):
                 return local
             if local is not None and sqlite_path(self.uri):  # where else the database says they are is not looked
-                raise StoreError(f"{version.reference}: its files are not in {looked_for(local, source)}")
-            folder = owners.new_folder("fa_registry-model-")
+                raise StoreError(f"{version.reference}: its files are not in {resolve_artifact(local, source)}")
+            folder = process_ownership.create_temp_dir("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
 

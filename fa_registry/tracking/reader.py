@@ -10,12 +10,12 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields
-from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, sealed_fields
+from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, manifest_checks
+from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.sealed import Sealed, checks, history_check
-from fa_registry.tracking.series import by_site, read_rows, trajectory
-from fa_registry.untrusted import UnreadableFile
+from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
+from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
 
 NOT_HELD = ("digests", schema.EPOCH_CHAIN)  # of provenance.json: a field of its own, and one as long as the training
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
@@ -31,7 +31,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(NEEDED):
         raise IntegrityError(
-            f"run {run.run_id}: none of its files is where they are looked for, {tracker.place(run.run_id)}"
+            f"run {run.run_id}: none of its files is where they are looked for, {tracker.describe_location(run.run_id)}"
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
@@ -60,7 +60,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         trajectory=trajectory(sealed.rows),
         integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
         digests=digests,
-        feedback=_checked(card, "feedback", sealed_fields.FEEDBACK) if card else {},
+        feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
         by_site=by_site(sealed.rows),
     )
@@ -69,13 +69,13 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
 def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None:
     """Raise IntegrityError where a number of the run asks for more than any run may: memory, time, or threads."""
     tables = (
-        (schema.SPEC, sealed_fields.SPEC, vars(spec)),
-        (f"{schema.SPEC}, recipe", sealed_fields.RECIPE, vars(spec.recipe)),
-        (f"{schema.MEASUREMENTS}, conventions", sealed_fields.CONVENTIONS, measurements.conventions),
+        (schema.SPEC, manifest_checks.SPEC, vars(spec)),
+        (f"{schema.SPEC}, recipe", manifest_checks.RECIPE, vars(spec.recipe)),
+        (f"{schema.MEASUREMENTS}, conventions", manifest_checks.CONVENTIONS, measurements.conventions),
     )
     for name, fields, held in tables:
         try:
-            sealed_fields.check(name, fields, held)
+            manifest_checks.check(name, fields, held)
         except ValueError as error:
             raise IntegrityError(f"run {run_id}: {error}") from error
 
@@ -95,11 +95,11 @@ def table_history(tracker: Tracker, run: StoredRun) -> Check:
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
-def read_sealed(files: Mapping[str, Path]) -> Sealed:
+def read_sealed(files: Mapping[str, Path]) -> SealedRun:
     """What the files of NEEDED hold. Their digests are not looked at."""
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
-    return Sealed(
+    return SealedRun(
         spec, source, read_provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES])
     )
 
@@ -146,14 +146,14 @@ def read_spec(path: Path) -> RunSpec:
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
     """What provenance.json says, its seal not looked at; UnreadableFile where it is not what a run wrote."""
-    return _checked(path, "provenance", sealed_fields.PROVENANCE, needed="digests")
+    return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
 
 
-def _checked(path: Path, name: str, fields: Mapping[str, sealed_fields.Is], needed: str = "") -> Mapping[str, Any]:
+def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
     """What a file holds that has no record of its own; its fields that are read again are of their types."""
     held = jsonio.read_json(path)
     try:
-        sealed_fields.check(name, fields, held)
+        manifest_checks.check(name, fields, held)
     except ValueError as error:
         raise UnreadableFile(path, f"is not what a run wrote: {error}") from error
     if needed and needed not in held:

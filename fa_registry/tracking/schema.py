@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from fa_registry.quantities import DECLARED, Quantity
+from fa_registry.metrics import DECLARED, Metric
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 from fa_registry.tracking.base import MOST_POINTS
 
@@ -26,17 +26,17 @@ TAG_STATUS = (
 TAG_KIND = "fa.kind"  # run | study | audit | launch
 LAUNCH = "launch"  # the kind of a run that `mlflow run` began and that became none of ours
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
-TAG_PAGES = "fa.pages"  # what seals the pages that an audit wrote: see tracking.pages
+TAG_PAGES = "fa.pages"  # what seals the pages that an audit wrote: see tracking.page_digests
 TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
 )
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
-TAG_CLAIM = "fa.claim"  # choosing | asks | held: who of several attempts trains the specification, see tracking.claim
+TAG_CLAIM = "fa.claim"  # choosing | asks | held: who of several attempts trains the specification, see tracking.lease
 TAG_SIGN = "fa.sign_of_life"  # changes as long as the process is at work
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: how far it is, for who watches; nothing that an audit asks
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which it went on: those before took none of its time
-TAG_STATE = "fa.state"  # the newest state to go on from that its process kept in the store: see tracking.resuming
+TAG_STATE = "fa.state"  # the newest state to go on from that its process kept in the store: see tracking.resume_upload
 TAG_STOP = "fa.stop"  # `yes` on any run of a study: nothing more of it is trained, set by a person on MLflow's page
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
 TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
@@ -146,7 +146,7 @@ def after_kept_state(epoch: int) -> str:
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
-def charts(quantities: Iterable[Quantity]) -> tuple[str, ...]:
+def charts(quantities: Iterable[Metric]) -> tuple[str, ...]:
     """The names of those that are not ours and have charts all the same; no family has, whose members are many."""
     strangers = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
     return tuple(one.name for one in strangers if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.refusals import Refusal
-from fa_registry.untrusted import UnreadableFile, check_regular
+from fa_registry.safe_files import UnreadableFile, check_file
+from fa_registry.tracking.store_errors import StoreRefusal
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
@@ -114,7 +114,7 @@ def revision(path: Path) -> str | None:
     """The schema revision a database says it has; empty for tables without one, None where there are no tables, or no file."""
     if not path.exists():
         return None
-    with looked_at(path) as connection:
+    with probe_sqlite(path) as connection:
         tables = _tables(connection)
         if tables and FIRST not in tables:
             raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
@@ -122,9 +122,9 @@ def revision(path: Path) -> str | None:
     return row[0] if row else "" if tables else None
 
 
-def check_begun(path: Path) -> None:
+def check_initialised(path: Path) -> None:
     """StoreError for a database of another schema than this MLflow's that holds no run: it was never whole."""
-    with looked_at(path) as connection:
+    with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
                 f"store {path}: half of its tables are missing, and it holds no run: its making was cut off, or another program "
@@ -137,7 +137,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 @contextlib.contextmanager
-def looked_at(path: Path) -> Iterator[sqlite3.Connection]:
+def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that writes nothing, but where a kill has cut off a write: sqlite then undoes that half before it reads.
 
     It can do so only where it may write, and until it has, every other access fails.
@@ -158,7 +158,7 @@ def looked_at(path: Path) -> Iterator[sqlite3.Connection]:
             ) from error
         if code == sqlite3.SQLITE_NOTADB:
             raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
-        raise Refusal(f"store {path}", error) from error
+        raise StoreRefusal(f"store {path}", error) from error
 
 
 def _check_journal(path: Path) -> None:
@@ -170,7 +170,7 @@ def _check_journal(path: Path) -> None:
     if not os.path.lexists(journal):
         return
     try:
-        with check_regular(journal).open("rb") as stream:
+        with check_file(journal).open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(NAMES_ANOTHER)))
             end = stream.read()
     except (UnreadableFile, FileNotFoundError) as error:

@@ -13,18 +13,18 @@ from typing import Any
 
 from torch import nn
 
-from fa_registry import diagnostics, jsonio, owners, provenance
+from fa_registry import diagnostics, jsonio, process_ownership, provenance
 from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
-from fa_registry.tracking import claim, schema
+from fa_registry.tracking import lease, schema
 from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
-from fa_registry.tracking.refusals import AWAY, WAITED_FOR, Refusal
-from fa_registry.tracking.series import write_series
+from fa_registry.tracking.series_parquet import write_series
+from fa_registry.tracking.store_errors import AWAY, WAITED_FOR, StoreRefusal
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.epoch_chain import OLDER_FILE
-from fa_registry.training.loop import EpochRow, Outcome
+from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Keep:
+class RetentionOptions:
     """How much of a run is kept beside what every run keeps.
 
     checkpoint_every: the weights of every so manieth epoch, the initial ones among them; 0: the last ones alone, for the initial
@@ -88,8 +88,8 @@ class RunWriter:
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
     conformance: what was measured of a method that is not our own.
     open_end: how many epochs there will be is said later, by `specify`; until then the run has no parameters.
-    lease: seconds after whose silence somebody else may train the specification; 0: of a run that claims none. One that does gets
-    its parameters with the claim.
+    lease_seconds: without a heartbeat for so long, another worker may train the specification; 0: a run without a lease.
+    A run with a lease gets its parameters when it acquires the lease.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class RunWriter:
         study: str = "",
         study_run: str = "",
         adopt: str = "",
-        keep: Keep = Keep(),
+        keep: RetentionOptions = RetentionOptions(),
         origin: Origin | None = None,
         conformance: Mapping[str, Any] | None = None,
-        lease: int = 0,
+        lease_seconds: int = 0,
         open_end: bool = False,
     ):
         self._tracker = tracker
@@ -115,7 +115,7 @@ class RunWriter:
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
         self._sealed = {**task.sealed, **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
-        self._folder = owners.new_folder("fa_registry-run-")
+        self._folder = process_ownership.create_temp_dir("fa_registry-run-")
         self._study = study
         self._stop_on = ""
         self._points: list[Point] = []
@@ -127,13 +127,13 @@ class RunWriter:
         self._resumed_from = 0
         self.rows: list[EpochRow] = []
         spec = task.spec
-        tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: owners.process_tag()}
+        tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_ownership.process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
-        tags |= claim.opening(lease) if lease else {}
+        tags |= lease.initial_tags(lease_seconds) if lease_seconds else {}
         self._adopted = adopt
-        params = {} if open_end or lease else schema.params(spec)
+        params = {} if open_end or lease_seconds else schema.params(spec)
         name = origin.name if origin else run_name(spec)
         self.run_id, self.claim = "", None
         self._is_sealing = self._has_ended = False
@@ -143,23 +143,23 @@ class RunWriter:
         except BaseException as error:
             if self.run_id:
                 self.fail(error)
-            owners.remove(self._folder)
+            process_ownership.remove_quietly(self._folder)
             raise
-        self.claim = claim.Claim(tracker, self.run_id, lease) if lease else None
+        self.claim = lease.LeaseHolder(tracker, self.run_id, lease_seconds) if lease_seconds else None
 
-    def withdraw(self) -> None:
+    def discard_run(self) -> None:
         """Leave the specification to somebody else, before anything was written: this run goes into the store's bin."""
         if self._adopted:  # `mlflow run` itself still ends it
             self._tracker.adopt(self.run_id, "mlflow run: trained elsewhere", {schema.TAG_KIND: schema.LAUNCH}, {})
         else:
             self._tracker.finish(self.run_id, "KILLED")
             self._tracker.discard(self.run_id)
-        self.give_up()
+        self.abandon()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Leave a run that another process has closed as it is."""
         self._has_ended = True
-        owners.remove(self._folder)
+        process_ownership.remove_quietly(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
@@ -176,7 +176,7 @@ class RunWriter:
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
         """Write the epoch down, and a checkpoint if one is due. TakenOver where the run was, as this machine slept."""
-        self.write_down(row)
+        self.write_series(row)
         if self.claim:
             self.claim.check_if_late()
         every = self._keep.checkpoint_every
@@ -187,7 +187,7 @@ class RunWriter:
         if trainer and (self._folder / schema.kept_state(row.epoch - 1)).exists():
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
-    def specify(self, spec: RunSpec) -> None:
+    def log_params(self, spec: RunSpec) -> None:
         """Say how long a run of open end was."""
         self._task = replace(self._task, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
@@ -205,14 +205,14 @@ class RunWriter:
             kept = [epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()]
             self._sealed[schema.KEPT_STATES] = kept
 
-    def restore(self, rows: list[EpochRow]) -> None:
+    def restore_rows(self, rows: list[EpochRow]) -> None:
         """Write down the epochs that an interrupted run had measured. Their checkpoints stay with that run."""
         for row in rows:
-            self.write_down(row)
+            self.write_series(row)
         self._resumed_from = rows[-1].epoch if rows else 0
         self._tags |= {schema.TAG_RESUMED: str(self._resumed_from)} if rows else {}
 
-    def write_down(self, row: EpochRow) -> None:
+    def write_series(self, row: EpochRow) -> None:
         """Buffer the epoch's metrics, where the charts show this epoch."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
@@ -245,8 +245,8 @@ class RunWriter:
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
         try:
-            self._send(self._tracker.at_once())
-        except Refusal as refusal:
+            self._send(self._tracker.without_retry())
+        except StoreRefusal as refusal:
             if refusal.kind not in WAITED_FOR:
                 raise
             if not self._away:
@@ -264,11 +264,11 @@ class RunWriter:
         if self._points or tags:
             tracker.log(self.run_id, self._points, tags)
         if self.claim:
-            self.claim.given()
+            self.claim.mark_heartbeat_sent()
         self._points, self._tags = [], {}
         self._flushed = time.monotonic()
 
-    def complete(self, outcome: Outcome) -> None:
+    def complete(self, outcome: TrainingOutcome) -> None:
         """Write the final weights, series, measurements and provenance; end the run with the outcome's status."""
         task, folder = self._task, self._folder
         if self.claim:
@@ -298,7 +298,7 @@ class RunWriter:
         self._is_sealing = True
         self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
-        self.give_up()
+        self.abandon()
 
     def fail(self, error: BaseException) -> None:
         """End the run as failed, with the traceback as an artifact; as interrupted where the error is a Ctrl-C."""
@@ -322,7 +322,7 @@ class RunWriter:
         if self._has_ended:
             return
         self._has_ended = True
-        tracker = self._tracker.at_once()
+        tracker = self._tracker.without_retry()
         try:
             if self._is_sealing and schema.TAG_ARTIFACTS in tracker.get(self.run_id).tags:
                 tracker.finish(self.run_id, "FINISHED")  # all of it is in the store, and its tags say what it is
@@ -334,12 +334,12 @@ class RunWriter:
                 tracker.upload(self.run_id, self._folder)
                 tracker.finish(self.run_id, state)
         except BaseException as error:
-            if not isinstance(error, Refusal) or error.kind not in WAITED_FOR:
+            if not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR:
                 tracker.finish(self.run_id, state)  # whatever cannot be written, the run must not say RUNNING
                 raise
             LOG.warning("%s. %s", error, self._left(tracker, state, error.kind))
         finally:
-            owners.remove(self._folder)
+            process_ownership.remove_quietly(self._folder)
 
     def _left(self, tracker: Tracker, state: str, kind: str) -> str:
         """What becomes of a run whose end could not be written, in words. A server whose bucket is at fault may take its state."""
@@ -363,7 +363,7 @@ class RunWriter:
         }
         (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
 
-    def _ending(self, outcome: Outcome) -> dict[str, str]:
+    def _ending(self, outcome: TrainingOutcome) -> dict[str, str]:
         """What the run's tags say too, and anybody could change there: an audit goes by what is sealed (docs/decisions/0031)."""
         spec = self._task.spec
         return {
@@ -376,7 +376,7 @@ class RunWriter:
             "final_weights": content_digest(self._task.network.state_dict()),
         }
 
-    def _provenance(self, outcome: Outcome, digests: dict[str, str]) -> dict[str, Any]:
+    def _provenance(self, outcome: TrainingOutcome, digests: dict[str, str]) -> dict[str, Any]:
         task = self._task
         return {
             **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(task.device)),

@@ -21,8 +21,8 @@ from fa_registry import methods
 from fa_registry.architectures.base import part_of
 from fa_registry.records import CREDIT_CHECK, Check
 from fa_registry.seeding import generator
-from fa_registry.training.bench import stream
 from fa_registry.training.credit_check import Gradients, Trial, cosine, gradients_by_credits, measured_credits
+from fa_registry.training.probe_context import stream
 from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
 ANOTHER_NAME = "this is backpropagation by another name"
@@ -115,7 +115,7 @@ def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
 
 def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
     """Return a third-party method's cosines on the eval batch under a fresh draw of its feedback; empty without feedback."""
-    if methods.CATALOG.location(task.spec.method).own or not task.feedback.state_dict():
+    if methods.CATALOG.location(task.spec.method).is_builtin or not task.feedback.state_dict():
         return {}
     shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)
     drawn = task.method.feedback(shape, task.spec.method_options, stream(task, "backprop_fresh_feedback"))

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fa_registry.errors import UsageError, unknown_name_text
-from fa_registry.training.own import untouched
+from fa_registry.training.user_model import state_unchanged
 
 NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
 
@@ -65,7 +65,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
             is_reversed = not reads.is_between
             reads.is_between = False
 
-    with untouched(model), ExitStack() as hooks:
+    with state_unchanged(model), ExitStack() as hooks:
         # First of all hooks, because a hook may compute the weight (`spectral_norm`); the other one is the last of all.
         hooks.callback(begin.module.register_forward_pre_hook(enter, prepend=True).remove)
         hooks.callback(end.module.register_forward_hook(leave).remove)

@@ -14,10 +14,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
 from torch import Tensor, nn
 
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.errors import LONGEST_PROBLEM, IntegrityError, shortened
 from fa_registry.jsonio import file_digest
-from fa_registry.untrusted import open_regular
+from fa_registry.safe_files import open_file
 
 # Bytes of a file that is read once, so that what is hashed is what is loaded. Of small files, safetensors' load_file takes twice
 # the time and keeps 2 KiB of each (0.8.0); of large ones it reads the header before it takes memory.
@@ -36,7 +36,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     Raises OSError where the disk refuses, as everything else that writes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}{owners.mark()}")  # mkstemp would make it readable by its owner alone
+    temporary = path.with_name(
+        f".{path.name}{process_ownership.owner_suffix()}"
+    )  # mkstemp would make it readable by its owner alone
     try:
         held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         places = Counter(tensor.untyped_storage().data_ptr() for tensor in held.values())
@@ -62,7 +64,7 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     """The tensors of `path` on the CPU; IntegrityError when it is missing, unreadable or not the recorded file."""
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
-    with open_regular(path) as stream:
+    with open_file(path) as stream:
         held = stream.read(AT_ONCE + 1)
         small = len(held) <= AT_ONCE
         stream.seek(0)

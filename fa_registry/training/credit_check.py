@@ -16,23 +16,23 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures.base import Network, noisy
-from fa_registry.diagnostics import evaluating
+from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import PluginError
 from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import (
     CreditInputs,
+    HasOwnStates,
     Method,
     MethodCard,
-    MovesStates,
     NoFeedback,
-    ReplacesWeights,
+    UsesBackwardWeights,
     check_credits,
 )
 from fa_registry.records import RunSpec
-from fa_registry.training.asking import credits_and_states_of
 from fa_registry.training.controls import train_mode
 from fa_registry.training.devices import products, runner
-from fa_registry.training.step import OutputError, couples_samples, local_step
+from fa_registry.training.method_calls import credits_and_states_of
+from fa_registry.training.step import OutputError, couples_samples, local_credit_step
 from fa_registry.training.task import Task
 
 # Of a part's gradient, relative to its norm. Both sides are the same float32 sums but for their order: the shipped methods lie
@@ -67,10 +67,10 @@ class Trial:
         return cls(task.spec, task.method, network, feedback, copied(noise))
 
 
-class _MeasuredCredits(Method, MovesStates):
+class _MeasuredCredits(Method, HasOwnStates):
     """A method that says what it was given to say: what the engine makes of these credits is what they would have trained.
 
-    moved: the states where its blocks learn; None: where they are (MovesStates).
+    moved: the states where its blocks learn; None: where they are (HasOwnStates).
     """
 
     def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
@@ -117,7 +117,7 @@ def trained_gradients(
     """What one training step on this batch would leave in every .grad, of a method that is trained by its credits."""
     spec = trial.spec
     with _as_in_training(trial) as run:
-        local_step(
+        local_credit_step(
             trial.network,
             trial.method,
             trial.feedback,
@@ -186,7 +186,7 @@ def measured_credits(
             network=trial.network,
             progress=1.0,
         )
-        with nullcontext() if couples_samples(trial.network) else evaluating(trial.network):
+        with nullcontext() if couples_samples(trial.network) else eval_mode(trial.network):
             credits, places = credits_and_states_of(trial.method, trial.feedback, inputs)
     check_credits(trial.method.card.name, credits, inputs.hidden)
     return inputs, credits, None if places is inputs.hidden else places
@@ -208,10 +208,12 @@ def gradients_by_credits(
     measured = _MeasuredCredits(method.card, credits, moved)
     network.zero_grad(set_to_none=True)
     with torch.no_grad():
-        replaces = replaced and isinstance(method, ReplacesWeights)
+        replaces = replaced and isinstance(method, UsesBackwardWeights)
         matrices = method.backward_weights(trial.feedback, network) if replaces else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
-        local_step(network, measured, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
+        local_credit_step(
+            network, measured, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
+        )
     return gradients(network)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 
-from fa_registry.cores import usable_cores
+from fa_registry.parallel import usable_cores
 
 CHOICES = ("auto", "cuda", "cpu")
 ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")

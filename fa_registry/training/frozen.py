@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from fa_registry.architectures import Adapted
+from fa_registry.architectures import AdaptedNetwork
 from fa_registry.errors import UsageError
 from fa_registry.training.block_parameters import parameters_between
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.training.own import unwrapped
+from fa_registry.training.user_model import unwrapped
 
 LOG = logging.getLogger(__name__)
 NO_GRAPH = "does not require grad"  # part of torch's message where `backward` is called on a tensor without a graph
@@ -87,7 +87,7 @@ def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
     """Find the modules and parameters that `frozen_control` freezes, by its arguments, without freezing them."""
-    if isinstance(model, Adapted) and x is not None:
+    if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:
         if x is None:
@@ -119,12 +119,12 @@ def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
 def _inner(model: nn.Module) -> nn.Module:
     """The user's model, without wrappers."""
     model, _ = unwrapped(model)
-    return model.model if isinstance(model, Adapted) else model
+    return model.model if isinstance(model, AdaptedNetwork) else model
 
 
 def _call(model: nn.Module, x: Any) -> Any:
     model, _ = unwrapped(model)  # a compiled module runs no hooks
-    return model(**x) if isinstance(x, Mapping) and not isinstance(model, Adapted) else model(x)
+    return model(**x) if isinstance(x, Mapping) and not isinstance(model, AdaptedNetwork) else model(x)
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:

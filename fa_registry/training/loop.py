@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.errors import Interrupted
 from fa_registry.records import Measurements, RunSpec, objection_in
 from fa_registry.training.measuring import check_first_credits, measure, with_final
@@ -24,7 +25,7 @@ class EpochRow:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """How training ended: status complete, diverged or stopped_early, the last epoch, and the final measurements.
 
     ended_by: what a run that was stopped early was stopped for. stepping: see Trainer.stepping.
@@ -49,18 +50,18 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
-) -> Outcome:
+) -> TrainingOutcome:
     """Run the remaining epochs, measuring after each: `training` in one go."""
-    return in_one_go(training(trainer, observer, stop, resumed, end))
+    return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
 
 
-def training(
+def train_epochs(
     trainer: Trainer,
     observer: Observer,
     stop: Callable[[], bool] = lambda: False,
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
-) -> Generator[None, None, Outcome]:
+) -> Generator[None, None, TrainingOutcome]:
     """Run the remaining epochs, measuring after each. Raises Interrupted between epochs once `stop()` is true.
 
     Yields while a GPU works on an epoch, so that who trains several side by side can begin another's.
@@ -91,10 +92,10 @@ def training(
         ended_by = end()
     status = _status(row, task.spec)
     final = with_final(row.measurements, task, initial=trainer.initial)
-    return Outcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", trainer.stepping)
+    return TrainingOutcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", trainer.stepping)
 
 
-def in_one_go(steps: Generator[None, None, T]) -> T:
+def run_to_completion(steps: Generator[None, None, T]) -> T:
     """What a generator of steps returns, with nothing in between."""
     while True:
         try:
@@ -117,3 +118,6 @@ def has_diverged(measurements: Measurements) -> bool:
         reading.not_finite
         for reading in (*watched, *measurements.sites.get("h_norm", ()), *measurements.sites.get("g_norm", ()))
     )
+
+
+__getattr__ = aliases(__name__)

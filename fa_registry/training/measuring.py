@@ -23,7 +23,7 @@ from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
-from fa_registry.quantities import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
+from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
 from fa_registry.records import (
     CLASSES,
     SHARED_SAMPLES,
@@ -36,8 +36,11 @@ from fa_registry.records import (
     SiteSeries,
 )
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
-from fa_registry.training.asking import check_finite
-from fa_registry.training.bench import (
+from fa_registry.training.checkpoint import load_into
+from fa_registry.training.configuration import configuration
+from fa_registry.training.devices import products
+from fa_registry.training.method_calls import check_finite
+from fa_registry.training.probe_context import (
     FIRST_CREDITED,
     Conventions,
     bench_conventions,
@@ -46,9 +49,6 @@ from fa_registry.training.bench import (
     credit_inputs,
     credits_under,
 )
-from fa_registry.training.checkpoint import load_into
-from fa_registry.training.configuration import configuration
-from fa_registry.training.devices import products
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.task import Task, build_network, eval_digest
 
@@ -73,7 +73,7 @@ def measure(
     A diagnostic that crashes is written down among the failures; what it measures is then absent. objection: why the reference of
     a third-party architecture or method is not its gradient, by an earlier check; None to check it now.
     """
-    look = diagnostics.look(task.network, *task.eval_batch)
+    look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
     how = conventions or conventions_of_task(task)
     observation = look.observation(
@@ -103,7 +103,10 @@ def measure(
 
 def is_third_party(spec: RunSpec) -> bool:
     """Whether the architecture or the method of a run is of another package."""
-    own = (architectures.CATALOG.location(spec.architecture).own, methods.CATALOG.location(spec.method).own)
+    own = (
+        architectures.CATALOG.location(spec.architecture).is_builtin,
+        methods.CATALOG.location(spec.method).is_builtin,
+    )
     return not all(own)
 
 
@@ -121,7 +124,7 @@ def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measu
 
 
 def _is_built_in(name: str) -> bool:
-    return diagnostics.CATALOG.location(name).own
+    return diagnostics.CATALOG.location(name).is_builtin
 
 
 def _built_in_first(name: str) -> tuple[bool, str]:
@@ -239,7 +242,7 @@ def check_first_credits(task: Task) -> None:
     """Before the first step: PluginError when the method's credits do not fit their states or are not finite."""
     if task.method.end_to_end:
         return
-    look = diagnostics.look(task.network, *task.eval_batch, double=False)
+    look = diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)
     inputs = credit_inputs(task, look)
     check_finite(task.spec.method, credits_under(task, task.feedback, look), inputs)
 
@@ -254,7 +257,7 @@ def test_accuracy(task: Task) -> Reading:
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Share of samples classified rightly. A sample whose logits are not finite counts as wrong."""
     correct = torch.zeros((), dtype=torch.int64, device=images.device)
-    with torch.inference_mode(), diagnostics.evaluating(network):
+    with torch.inference_mode(), diagnostics.eval_mode(network):
         for start in range(0, len(images), TEST_BATCH):
             logits = network(images[start : start + TEST_BATCH])
             right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]

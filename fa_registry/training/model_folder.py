@@ -20,10 +20,10 @@ from fa_registry.architectures.base import Network
 from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.methods.base import Method
 from fa_registry.records import EditionReference, Finding, Integrity, Reading, RunSpec, Verdict
+from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.task import build_network, network_shape
-from fa_registry.untrusted import UnreadableFile, check_regular
 
 NETWORK = "network.safetensors"
 FEEDBACK = "feedback.safetensors"
@@ -43,7 +43,7 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Despite:
+class PromotionOverride:
     """Why, and by whom, a model was promoted that its verdict speaks against."""
 
     reason: str
@@ -70,7 +70,7 @@ class ModelCard:
     audit_run_id: str
     integrity: Integrity
     digests: Mapping[str, str]
-    despite: Despite | None = None
+    despite: PromotionOverride | None = None
     feedback: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     citation: str = ""
@@ -97,7 +97,7 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
     """Copy `files` (name in the folder → where it is) into it; returns name → SHA-256 of what now lies there."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
-        shutil.copyfile(check_regular(path), folder / name)
+        shutil.copyfile(check_file(path), folder / name)
     return {name: jsonio.file_digest(folder / name) for name in files}
 
 
@@ -153,7 +153,7 @@ def _json(path: Path) -> Any:
 
 def _check(folder: Path, name: str, expected: str) -> None:
     path = folder / name
-    digest = jsonio.file_digest(check_regular(path)) if os.path.lexists(path) else "no such file"
+    digest = jsonio.file_digest(check_file(path)) if os.path.lexists(path) else "no such file"
     if digest != expected:
         raise IntegrityError(
             f"{path}: expected SHA-256 {expected}, found {digest}; the file was changed after it was promoted"

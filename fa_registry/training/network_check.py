@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fa_registry import architectures
-from fa_registry.diagnostics import evaluating
+from fa_registry.diagnostics import eval_mode
 from fa_registry.records import NETWORK_CHECK, Check, Measurements
 from fa_registry.terminal_loss import is_regression
-from fa_registry.training.bench import stream
 from fa_registry.training.measuring import accuracy
+from fa_registry.training.probe_context import stream
 from fa_registry.training.task import Task
 
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
@@ -76,7 +76,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
     """
     whole = measured.scalars["accuracy"].value
     if (
-        architectures.CATALOG.location(task.spec.architecture).own
+        architectures.CATALOG.location(task.spec.architecture).is_builtin
         or is_regression(task.splits.test_labels)
         or whole is None
     ):
@@ -119,7 +119,7 @@ def probe(task: Task, whole: float) -> Probes:
 
 def _same_alone(task: Task, images: Tensor) -> float:
     """Return the share of samples whose class is the same in a batch of one."""
-    with torch.inference_mode(), evaluating(task.network):
+    with torch.inference_mode(), eval_mode(task.network):
         together = task.network(images).argmax(dim=1)
         alone = torch.cat([task.network(image[None]).argmax(dim=1) for image in images])
     return (together == alone).double().mean().item()

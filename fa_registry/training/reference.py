@@ -8,9 +8,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures import Adapted
+from fa_registry.architectures import AdaptedNetwork
 from fa_registry.architectures.base import Network
-from fa_registry.diagnostics import Look, Observation, ReferenceCheck, evaluating
+from fa_registry.diagnostics import ForwardBackward, Observation, ReferenceCheck, eval_mode
+from fa_registry.diagnostics._forward_backward import (
+    DIFFERENCES,
+    PARTIAL_TRACE,
+    TRACED,
+    BatchPass,
+    Directions,
+    estimated_look,
+)
 from fa_registry.diagnostics._forward_gradient import (
     OWN_DRAWS,
     READ_EARLIER,
@@ -21,10 +29,9 @@ from fa_registry.diagnostics._forward_gradient import (
     is_repeated,
     shifted_losses,
 )
-from fa_registry.diagnostics._observe import DIFFERENCES, PARTIAL_TRACE, TRACED, Directions, Pass, estimated_look
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
 from fa_registry.errors import UsageError
-from fa_registry.quantities import REFERENCE_CHECK
+from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import NOT_CHECKED, Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
@@ -54,11 +61,11 @@ def checked(
     network: nn.Module,
     x: Tensor,
     y: Tensor,
-    seen: Look,
+    seen: ForwardBackward,
     credits: Sequence[Tensor] | None = None,
     directions: Directions | None = None,
     samples: int | None = None,
-) -> tuple[Look, ReferenceCheck | None]:
+) -> tuple[ForwardBackward, ReferenceCheck | None]:
     """Compare the gradients of a look with differences of the loss.
 
     Args:
@@ -78,7 +85,7 @@ def checked(
     if seen.widths:
         return seen, None
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
-    with evaluating(shifted):
+    with eval_mode(shifted):
         few = slice(samples)
         rows = None if credits is None else [held[few] for held in credits]
         check = _check(network, shifted, x[few], y[few], _first(seen, few), rows)
@@ -94,18 +101,23 @@ def checked(
     return differenced, None
 
 
-def _first(seen: Look, few: slice) -> Look:
+def _first(seen: ForwardBackward, few: slice) -> ForwardBackward:
     """Return what a look showed of some of its samples."""
 
-    def cut(one: Pass | None) -> Pass | None:
+    def cut(one: BatchPass | None) -> BatchPass | None:
         rows = [[held[few] for held in part] for part in (one.hidden, one.gradients)] if one else []
-        return Pass(one.logits[few], *rows) if one else None
+        return BatchPass(one.logits[few], *rows) if one else None
 
     return replace(seen, single=cut(seen.single), double=cut(seen.double))
 
 
 def _check(
-    network: nn.Module, shifted: nn.Module, x: Tensor, y: Tensor, seen: Look, credits: Sequence[Tensor] | None
+    network: nn.Module,
+    shifted: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    seen: ForwardBackward,
+    credits: Sequence[Tensor] | None,
 ) -> ReferenceCheck:
     """Check the float64 pass; if there is none, the pass in the model's own precision."""
     found = seen.double or seen.single
@@ -129,7 +141,7 @@ def _check(
         objection = OTHER_PASS
     else:
         check = check_reference(losses, states, found.gradients, credits, watch.coarsest)
-        is_first_alone = check.wrong == (0,) and not seen.source and isinstance(network, Adapted)
+        is_first_alone = check.wrong == (0,) and not seen.source and isinstance(network, AdaptedNetwork)
         if not is_first_alone or not _is_read_earlier(network, x, y, found):
             return check
         return replace(check, objection=f"{NOT_CHECKED}: {READ_EARLIER}")
@@ -140,7 +152,7 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
     return torch.allclose(losses, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def _is_read_earlier(network: Adapted, x: Tensor, y: Tensor, found: Pass) -> bool:
+def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: BatchPass) -> bool:
     """Return whether something reads h_0 before the first site runs: then ∂ℓ/∂h_0 is another if h_0 is shifted there."""
     precision = found.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in found.hidden]

@@ -15,12 +15,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics import evaluating
+from fa_registry.diagnostics import eval_mode
 from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.records.configurations import cannot_tell
-from fa_registry.training.bench import conventions_of_task
 from fa_registry.training.epoch_chain import linked, state_digest
 from fa_registry.training.measuring import measure, test_accuracy
+from fa_registry.training.probe_context import conventions_of_task
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 
@@ -124,7 +124,7 @@ class EpochComparison:
 def work_of(task: Task, epochs: int) -> float:
     """Return the multiplications of so many epochs of training, with every step's overhead. Nothing is timed."""
     samples, batch = len(task.splits.train_labels), task.spec.recipe.batch_size
-    with FlopCounterMode(display=False) as counted, torch.no_grad(), evaluating(task.network):
+    with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(task.network):
         task.network(task.splits.test_images[:1])
     weights = sum(parameter.numel() for parameter in task.network.parameters())
     steps = -(-samples // batch)

@@ -18,14 +18,14 @@ from typing import Any
 
 from safetensors.torch import load, save
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.records import Measurements
+from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
-from fa_registry.training.trainer import Early, Trainer
+from fa_registry.training.trainer import EarlyCheckpoint, Trainer
 from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
-from fa_registry.untrusted import UnreadableFile, check_regular
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
@@ -58,7 +58,7 @@ class ResumeFile:
         written = {name: tensor.detach().cpu().contiguous() for name, tensor in _written(trainer).items()}
         body = jsonio.canonical(head).encode() + b"\n" + save(written)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}{owners.mark()}")
+        temporary = self.path.with_name(f".{self.path.name}{process_ownership.owner_suffix()}")
         try:
             with temporary.open("wb") as stream:
                 stream.write(hashlib.sha256(body).hexdigest().encode() + b"\n")
@@ -81,14 +81,14 @@ class ResumeFile:
             head, rows, tensors = self._unsealed()
             check_fits(trainer, tensors, early=head["early_step"] is not None)
         except IntegrityError as error:
-            aside = self.path.with_name(self.path.name + owners.DAMAGED)
+            aside = self.path.with_name(self.path.name + process_ownership.DAMAGED)
             os.replace(self.path, aside)
             LOG.warning(SET_ASIDE, error, aside)
             return []
         restore(trainer, tensors, head["epoch"])
         trainer.chain.digests = head.get("epoch_chain")
         if head["early_step"] is not None:
-            trainer.early = Early(head["early_step"], under(tensors, "early."))
+            trainer.early = EarlyCheckpoint(head["early_step"], under(tensors, "early."))
         return rows
 
     def reached(self) -> int:
@@ -104,7 +104,7 @@ class ResumeFile:
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
         """Its line, the rows in it, its tensors; IntegrityError unless it is, to the last bit, what was written for this run."""
         try:
-            digest, _, body = check_regular(self.path).read_bytes().partition(b"\n")
+            digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
             raise IntegrityError(f"the state to go on from, {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():

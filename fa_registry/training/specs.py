@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fa_registry import architectures, datasets, methods
-from fa_registry.catalog import Catalog
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
-from fa_registry.jsonio import found
-from fa_registry.methods.base import ReplacesWeights
+from fa_registry.jsonio import describe_value
+from fa_registry.methods.base import UsesBackwardWeights
+from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
 from fa_registry.training.devices import PRECISIONS, obstacle
-from fa_registry.training.task import resolved
+from fa_registry.training.task import with_defaults
 
 CHOICES = {
     "precision": PRECISIONS,
@@ -61,7 +61,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
     if problems:
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
-    return resolved(RunSpec(recipe=recipe, **values))
+    return with_defaults(RunSpec(recipe=recipe, **values))
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
@@ -93,25 +93,25 @@ def _parse(name: str, value: Any) -> Any:
         return controls.control_name(value)
     if name in CHOICES:
         if value not in CHOICES[name]:
-            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {found(value)}")
+            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {describe_value(value)}")
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f"expected name=value pairs, found {found(value)}")
+        raise ValueError(f"expected name=value pairs, found {describe_value(value)}")
     return dict(value)
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
     """`value` as an integer from `least` to `most`; ValueError says what was found instead."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError(f"expected a whole number, found {found(value)}")
+        raise ValueError(f"expected a whole number, found {describe_value(value)}")
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise ValueError(f"expected a whole number, found {found(value)}") from None
+        raise ValueError(f"expected a whole number, found {describe_value(value)}") from None
     if least is not None and number < least:
-        raise ValueError(f"expected at least {least:g}, found {found(number)}")
+        raise ValueError(f"expected at least {least:g}, found {describe_value(number)}")
     if abs(number) > most:
-        raise ValueError(f"expected at most {most:,}, found {found(number)}")
+        raise ValueError(f"expected at most {most:,}, found {describe_value(number)}")
     return number
 
 
@@ -119,9 +119,9 @@ def _number(value: Any, least: float | None) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"expected a number, found {found(value)}") from None
+        raise ValueError(f"expected a number, found {describe_value(value)}") from None
     if not math.isfinite(number) or isinstance(value, bool):
-        raise ValueError(f"expected a finite number, found {found(value)}")
+        raise ValueError(f"expected a finite number, found {describe_value(value)}")
     if least is not None and number < least:
         raise ValueError(f"expected at least {least:g}, found {number:g}")
     if abs(number) > LARGEST:
@@ -132,7 +132,7 @@ def _number(value: Any, least: float | None) -> float:
 def _flag(value: Any, least: float | None = None) -> bool:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if str(value).lower() not in words:
-        raise ValueError(f"expected true or false, found {found(value)}")
+        raise ValueError(f"expected true or false, found {describe_value(value)}")
     return words[str(value).lower()]
 
 
@@ -207,7 +207,7 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
             f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow"
         )
     refused = obstacle(
-        values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, ReplacesWeights)
+        values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, UsesBackwardWeights)
     )
     problems += [f"precision: {refused}"] if refused else []
     return problems + _check_control(values, options.get("num_blocks"))

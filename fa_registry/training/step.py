@@ -7,7 +7,7 @@ A local rule cuts the graph at every site. Its objective is
 which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
 handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
 Checked against autograd of J as it is written, penalty, norm and positions included: tests/training/test_step.py.
-Of a method that moves states, the first f_l stands for f_l(s_{l-1}) (methods.base.MovesStates).
+Of a method that moves states, the first f_l stands for f_l(s_{l-1}) (methods.base.HasOwnStates).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network
 from fa_registry.methods._relaxation import quiet
 from fa_registry.methods._replaced import backward_through
-from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
+from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
 from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
-from fa_registry.training.asking import credits_and_states_of, teach
 from fa_registry.training.controls import learns
 from fa_registry.training.devices import Run, call
+from fa_registry.training.method_calls import credits_and_states_of, fill_feedback_grads
 
 
 def chained_backward(
@@ -43,12 +43,12 @@ def chained_backward(
     """Fill every block's and the embedding's .grad, from the top down.
 
     states: h_0..h_{L−1} (N, …), leaves that require grad; branches f_l of states[l−1], built under `backward_through`.
-    top_credit: c_L (N, …). eps: see norms.norm_eps. The gradients are those of local_step with c_{l−1} = c_l (skip) + what c_l
-    leaves through the branch.
+    top_credit: c_L (N, …). eps: see norms.norm_eps. The gradients are those of local_credit_step with
+    c_{l−1} = c_l (skip) + what c_l leaves through the branch.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
-        scale = scales(credit, credit_norm, eps) * count  # (batch, 1, …): norm(c)/N = c / scale
+        scale = credit_rms(credit, credit_norm, eps) * count  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
         if penalty or couples_samples(
             block
@@ -60,7 +60,7 @@ def chained_backward(
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
     if embedded.requires_grad:
-        torch.autograd.backward(embedded, credit / (scales(credit, credit_norm, eps) * count))
+        torch.autograd.backward(embedded, credit / (credit_rms(credit, credit_norm, eps) * count))
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -95,19 +95,19 @@ def norm_eps(credit_scale: str, count: int) -> float:
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
 
 
-def normalised(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
+def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
     """norm(c_l)/count of every site's credit. Sites of one shape go through each operation together: a GPU waits for launches.
 
     count: N, of the mean over samples in J_l, in whatever units ε acts (eps: see norm_eps).
     Not where a sample's credit lies transposed in memory: joined to the others it would be summed in another order.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
-        return [credit / (scales(credit, kind, eps) * count) for credit in credits]
+        return [credit / (credit_rms(credit, kind, eps) * count) for credit in credits]
     together = torch.cat(tuple(credits))  # (sites · batch, …)
-    return (together / (scales(together, kind, eps) * count)).chunk(len(credits))
+    return (together / (credit_rms(together, kind, eps) * count)).chunk(len(credits))
 
 
-def scales(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
+def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
     """What norm(c) divides by, (N, 1, …): rms over features + eps for "rms", 1 for "none".
 
     Of each sample by itself, over all of its entries: a batch's rms would let one sample scale another
@@ -158,7 +158,7 @@ class OutputError:
         return StepSums(self.losses.sum(), right.sum(dtype=self.losses.dtype), penalty)
 
 
-def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
+def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
     """Backpropagation: fill every .grad with that of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph.
 
     run: see training.precision.runner.
@@ -179,7 +179,7 @@ def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float,
     return output.sums(labels, penalty_sum(penalised, penalty, logits))
 
 
-def local_step(
+def local_credit_step(
     network: Network,
     method: Method,
     feedback: nn.Module,
@@ -195,7 +195,7 @@ def local_step(
 
     A learning feedback's .grad is filled too. generator, progress: see CreditInputs; run: training.precision.runner.
     """
-    matrices = method.backward_weights(feedback, network) if isinstance(method, ReplacesWeights) else {}
+    matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
         embedded, states, branches = _cut_forward(network, images, run, chained=bool(matrices))
     top = states[-1].requires_grad_()
@@ -223,7 +223,7 @@ def local_step(
         credits, places = credits_and_states_of(method, feedback, inputs)
         moved = branches if places is inputs.hidden else _branches_at(network, places, run)
         _backward(network, embedded, branches, moved, credits, penalty, credit_norm, eps)
-    teach(method, feedback, inputs)
+    fill_feedback_grads(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
 
@@ -265,7 +265,7 @@ def _backward(
     """
     count, outputs = len(embedded), [embedded, *moved]
     with torch.no_grad():
-        rows = normalised(credits, credit_norm, count, eps)
+        rows = normalised_credits(credits, credit_norm, count, eps)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
         if shrinking and moved is branches:

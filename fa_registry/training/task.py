@@ -18,16 +18,16 @@ from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
-from fa_registry.diagnostics import evaluating
-from fa_registry.diagnostics._observe import state_vectors
+from fa_registry.diagnostics import eval_mode
+from fa_registry.diagnostics._forward_backward import state_vectors
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
-from fa_registry.positions import features
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
-from fa_registry.training.code import code_of
+from fa_registry.token_axes import features
+from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
 
 MOST_BLOCKS = 10_000  # a module each, whatever their width
@@ -80,7 +80,7 @@ class Task:
     @property
     def sealed(self) -> dict[str, Any]:
         """What of its code is sealed with the run."""
-        return {"code": code_of(self.spec)}
+        return {"code": fingerprint(self.spec)}
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:
@@ -88,12 +88,12 @@ class Task:
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
-def prepare(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
+def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
     """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
     dataset = datasets.get(spec.dataset)
     splits = _splits(dataset, device, root, spec.seed)
     _check_labels(dataset.card, splits)
-    return assemble(spec, device, dataset.card, splits)
+    return build_task_from_splits(spec, device, dataset.card, splits)
 
 
 def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int) -> Splits:
@@ -108,14 +108,14 @@ def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
 
 
-def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
+def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
     """`prepare` on splits that are there already."""
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    network = placed(network, device)
+    network = to_device(network, device)
     norms = _state_norms(network, splits.test_images[:EVAL_SAMPLES])
     return Task(spec, device, card, splits, network, method, feedback.to(device), norms)
 
@@ -123,12 +123,12 @@ def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Spl
 @products("fp32")
 def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
     """Return h_norm of the network as it is, one value a site 0..L. images: the eval batch, (N, …)."""
-    with evaluating(network):
+    with eval_mode(network):
         _, hidden, *_ = network(images, return_hidden=True)
     return state_norms([state_vectors(state.detach()) for state in hidden])
 
 
-def placed(network: Network, device: torch.device) -> Network:
+def to_device(network: Network, device: torch.device) -> Network:
     """The network on its device; kernels of a GPU with channels last, as its convolutions want them."""
     if device.type == "cuda":
         return network.to(device, memory_format=torch.channels_last)
@@ -183,7 +183,7 @@ def weight_count(spec: RunSpec, card: DatasetCard) -> int:
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
     """As `too_large`, of what a method of ours draws: built without numbers, which others' code may not know how to do."""
     sizes = [value for value in spec.method_options.values() if isinstance(value, int) and value > WIDE]
-    if not sizes or not methods.CATALOG.location(spec.method).own:
+    if not sizes or not methods.CATALOG.location(spec.method).is_builtin:
         return []
     with torch.device("meta"):
         state = method.feedback(shape, spec.method_options, torch.Generator())
@@ -198,7 +198,7 @@ def check_room(task: Task) -> None:
     Counted are h_0..h_L of its batch, each once: a step holds several times that, so that none is refused which could be taken.
     """
     batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
-    with torch.no_grad(), evaluating(task.network):
+    with torch.no_grad(), eval_mode(task.network):
         numbers = sum(state.numel() for state in task.network.hidden(task.splits.test_images[:1]))
     would = f"batch_size: the states of {batch:,} samples would have"
     if problems := _beyond(task.device, batch * numbers * BYTES, would):
@@ -219,7 +219,7 @@ def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
     """Features at every site, read off one sample rather than trusted from options."""
-    with torch.no_grad(), evaluating(network):  # one sample has no statistics for a BatchNorm to follow
+    with torch.no_grad(), eval_mode(network):  # one sample has no statistics for a BatchNorm to follow
         sites = tuple(features(state) for state in network.hidden(sample))
     weights = {
         name: tuple(layer.weight.shape)
@@ -238,7 +238,7 @@ def eval_digest(task: Task) -> str:
     return digest.hexdigest()
 
 
-def resolved(spec: RunSpec) -> RunSpec:
+def with_defaults(spec: RunSpec) -> RunSpec:
     """The spec with every option of its method and architecture written out, so that its identity names them all."""
     method_options = {name: option.default for name, option in methods.CATALOG.get(spec.method).card.options.items()}
     return dataclasses.replace(

@@ -16,12 +16,12 @@ from fa_registry.architectures.base import noisy
 from fa_registry.records import Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
-from fa_registry.training.asking import update
-from fa_registry.training.captured import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.controls import train_mode, trainable_parameters
+from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
-from fa_registry.training.step import StepSums, exact_step, local_step
+from fa_registry.training.method_calls import update_feedback
+from fa_registry.training.step import StepSums, backprop_step, local_credit_step
 from fa_registry.training.task import Task
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
@@ -33,7 +33,7 @@ Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # an epoch's batches o
 
 
 @dataclass(frozen=True)
-class Early:
+class EarlyCheckpoint:
     """Where a run's first steps led: after how many, and its state then (Trainer.state, copied)."""
 
     step: int
@@ -70,7 +70,7 @@ class Trainer:
             "method": generator(task.spec.seed, "method", task.device),
         }
         self.epoch = 0
-        self.early: Early | None = None
+        self.early: EarlyCheckpoint | None = None
         self._progress = torch.zeros((), device=task.device)
         self._totals = torch.zeros(3, dtype=torch.float64, device=task.device)
         self._run = runner(task.spec.precision, task.device)
@@ -114,7 +114,7 @@ class Trainer:
         with self._on_own_stream():
             order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
             batches = order.to(task.device).split(task.spec.recipe.batch_size)
-            self.take((through or self._keeping_the_first)(batches))
+            self.train_batch((through or self._keeping_the_first)(batches))
             self.chain.stage(self.training_state())
         self.epoch += 1
 
@@ -124,9 +124,11 @@ class Trainer:
         for number, batch in enumerate(batches, start=1):
             yield batch
             if self.epoch == 0 and number == last:
-                self.early = Early(last, {name: tensor.detach().clone() for name, tensor in self.state().items()})
+                self.early = EarlyCheckpoint(
+                    last, {name: tensor.detach().clone() for name, tensor in self.state().items()}
+                )
 
-    def take(self, batches: Iterable[Tensor]) -> None:
+    def train_batch(self, batches: Iterable[Tensor]) -> None:
         """The steps of an epoch: train on each batch of indices, (batch,), at this epoch's learning rate."""
         task = self.task
         advance = partial(self.captured, self._advance) if self.captured else self._advance
@@ -176,9 +178,9 @@ class Trainer:
         task, spec = self.task, self.task.spec
         self.optimizer.zero_grad(set_to_none=True)
         if task.method.end_to_end:
-            sums = exact_step(task.network, images, labels, spec.penalty, self._run)
+            sums = backprop_step(task.network, images, labels, spec.penalty, self._run)
         else:
-            sums = local_step(
+            sums = local_credit_step(
                 task.network,
                 task.method,
                 task.feedback,
@@ -192,7 +194,7 @@ class Trainer:
             )
         self.optimizer.step()
         if sums.seen is not None:
-            update(task.method, task.feedback, sums.seen)
+            update_feedback(task.method, task.feedback, sums.seen)
         return sums
 
 

@@ -12,19 +12,19 @@ from typing import Any
 from fa_registry import datasets, jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
 from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.writer import Origin, RunWriter
+from fa_registry.training.checkpoint_import import MOST_BYTES, SAFETENSORS, load_foreign_weights, read_foreign
 from fa_registry.training.devices import device_of, on_device, pinned_threads
-from fa_registry.training.foreign import MOST_BYTES, SAFETENSORS, put_into, read_foreign
-from fa_registry.training.loop import EpochRow, Outcome, has_diverged
+from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.specs import parse_spec, run_name
-from fa_registry.training.task import BYTES, Task, prepare, too_large, weight_count
-from fa_registry.visible import unfit
+from fa_registry.training.task import BYTES, Task, build_task, too_large, weight_count
 from fa_registry.workflows.conformance import code_changes
-from fa_registry.workflows.requests import Place
+from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
@@ -54,7 +54,7 @@ def run_adopt(
     feedback: str = "",
     frozen_accuracy: str = "",
     name: str = "",
-    place: Place = Place(),
+    place: StoreLocation = StoreLocation(),
     threads: int = 1,
     force: bool = False,
     strict: bool = False,
@@ -69,7 +69,7 @@ def run_adopt(
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
     spec = _read("", lambda: parse_spec(fields), problems)
     problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
-    problems += [f"name: {unfit(name)}"] if name and unfit(name) else []
+    problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
     given = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
@@ -91,12 +91,12 @@ def run_adopt(
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(str(fields.get("device", ""))), pinned_threads(threads):
-        task = prepare(spec, device_of(spec.device_class), place.root)
-        absent = put_into(task, given, state)
+        task = build_task(spec, device_of(spec.device_class), place.root)
+        absent = load_foreign_weights(task, given, state)
         measured = measure(task, absent)
         status = "diverged" if has_diverged(measured) else "complete"
         final = _with_frozen(with_final(measured, task, absent), frozen)
-        outcome = Outcome(status, 0, final)  # no epoch was run here
+        outcome = TrainingOutcome(status, 0, final)  # no epoch was run here
         run_id = _write(tracker, task, origin, EpochRow(spec.epochs, measured), outcome)
     return Adoption(run_id, status, True, headline(outcome), absent, _judge(run_id, strict))
 
@@ -116,11 +116,11 @@ def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
     return None
 
 
-def _write(tracker: Tracker, task: Task, origin: Origin, row: EpochRow, outcome: Outcome) -> str:
+def _write(tracker: Tracker, task: Task, origin: Origin, row: EpochRow, outcome: TrainingOutcome) -> str:
     writer = RunWriter(tracker, task, origin=origin)
     try:
         writer.start(None)
-        writer.write_down(row)
+        writer.write_series(row)
         writer.complete(outcome)
     except BaseException as error:
         writer.fail(error)

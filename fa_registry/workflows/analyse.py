@@ -11,8 +11,15 @@ from fa_registry.errors import IntegrityError, InvalidFields, UnknownName
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import analysis_png, table_numbers
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
-from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms
-from fa_registry.workflows.selection import select
+from fa_registry.workflows.options import (
+    LOGGED,
+    JudgingOptions,
+    RemeasureOptions,
+    ReportOutput,
+    RunSelector,
+    StoreLocation,
+)
+from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 ALL = "all"
@@ -29,11 +36,11 @@ class AnalyseResult:
 
 def run_analyse(
     name: str,
-    chosen: Chosen,
-    terms: Terms = Terms(),
-    measuring: Measuring = LOGGED,
-    place: Place = Place(),
-    pages: Pages = Pages("reports/analyses"),
+    chosen: RunSelector,
+    terms: JudgingOptions = JudgingOptions(),
+    measuring: RemeasureOptions = LOGGED,
+    place: StoreLocation = StoreLocation(),
+    pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
     """Read and judge the chosen runs, answer, and write JSON, CSV and PNG to `out`. name: one analysis, or `all`.
 
@@ -48,7 +55,7 @@ def run_analyse(
     if problems:
         raise InvalidFields("analyse", problems)
     tracker = open_tracker(place.store, create=False)
-    report = build_report(tracker, select(tracker, chosen), editions, measuring, place.root)
+    report = build_report(tracker, select_runs(tracker, chosen), editions, measuring, place.root)
     out = Path(pages.out)
     out.mkdir(parents=True, exist_ok=True)
     analyses, files = [], []

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
+from fa_registry import architectures, datasets, diagnostics, jsonio, methods, process_ownership
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.interrupts import deferred_interrupts
+from fa_registry.protocol.builtin_editions import describe_edition, verdict_mark
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
-from fa_registry.protocol.shipped import edition_words, verdict_mark
 from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
 from fa_registry.records import (
@@ -36,23 +36,30 @@ from fa_registry.records import (
     Waiver,
 )
 from fa_registry.reporting.notebook import report_html
-from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
+from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
 from fa_registry.reporting.render import rendered, renderer
+from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema
+from fa_registry.tracking.artifact_location import OutsideStore
 from fa_registry.tracking.base import Point, Tracker
-from fa_registry.tracking.claim import Claim, sign
-from fa_registry.tracking.pages import seal_folder, seal_pages
-from fa_registry.tracking.places import OutsideStore
-from fa_registry.tracking.refusals import KEYLESS, LACKING, Refusal
-from fa_registry.untrusted import UnreadableFile
+from fa_registry.tracking.lease import LeaseHolder, sign
+from fa_registry.tracking.page_digests import seal_folder, seal_pages
+from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
-from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark, report_replay, with_chosen
+from fa_registry.workflows.options import (
+    JudgingOptions,
+    RemeasureOptions,
+    ReportOutput,
+    RunSelector,
+    StoreLocation,
+    checked_pages,
+)
+from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import audits_of, numbered
-from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
-from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
-from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
+from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
+from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker
 from fa_registry.workflows.third_party import packages_remark, third_party_cards
 
 if TYPE_CHECKING:
@@ -80,17 +87,17 @@ class AuditResult:
 
     def frame(self) -> pd.DataFrame:
         """A line a judged run, with its verdict and the figures of the audit's table; units and words in its attrs."""
-        from fa_registry.workflows.frames import audit_frame  # pandas, which an audit needs not
+        from fa_registry.workflows.dataframes import audit_frame  # pandas, which an audit needs not
 
         return audit_frame(self.report)
 
 
 def run_audit(
-    chosen: Chosen,
-    terms: Terms = Terms(),
-    measuring: Measuring = Measuring(),
-    place: Place = Place(),
-    pages: Pages = Pages(),
+    chosen: RunSelector,
+    terms: JudgingOptions = JudgingOptions(),
+    measuring: RemeasureOptions = RemeasureOptions(),
+    place: StoreLocation = StoreLocation(),
+    pages: ReportOutput = ReportOutput(),
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
@@ -102,9 +109,9 @@ def run_audit(
     """
     editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
     tracker = open_tracker(place.store, create=False, write=True)
-    adopted = launched_run() if adopt else ""
-    selection = select(tracker, chosen)
-    beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    adopted = mlflow_run_in_progress() if adopt else ""
+    selection = select_runs(tracker, chosen)
+    beside = tracker.with_experiment(selection.runs[0].experiment)  # the audit stands in its runs' experiment
     beside.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
@@ -112,7 +119,7 @@ def run_audit(
         report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
-    report = with_unaudited(tracker, report, selection.runs)
+    report = add_unaudited_runs(tracker, report, selection.runs)
     out = Path(pages.out)
     with rendered(report, out, pages.own_templates) as (folder, names):
         rendered_by = renderer(pages.own_templates)
@@ -125,8 +132,8 @@ def run_audit(
 
 
 def checked_audit(
-    chosen: Chosen, terms: Terms, measuring: Measuring, pages: Pages
-) -> tuple[tuple[Edition, ...], Measuring, tuple[Waiver, ...], Reference | None]:
+    chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
+) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
     """The editions, the leading one first, how to measure, the waivers, and the figures to be reproduced.
 
     Raises InvalidFields that names all that is wrong with what was asked for.
@@ -141,8 +148,8 @@ def checked_audit(
 
 
 def checked_judging(
-    chosen: Chosen, terms: Terms, measuring: Measuring, pages: Pages, problems: list[str]
-) -> tuple[tuple[Edition, ...], Measuring]:
+    chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput, problems: list[str]
+) -> tuple[tuple[Edition, ...], RemeasureOptions]:
     """The editions, the leading one first, and how to measure; what is wrong with any of it is added to `problems`."""
     checked_pages(pages, problems)
     editions = checked_terms(chosen, terms, problems)
@@ -164,7 +171,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
         return ()
 
 
-def study_waivers(chosen: Chosen) -> str:
+def study_waivers(chosen: RunSelector) -> str:
     """Return the path of the waivers file that the study names; empty if it names none, or if no study was chosen."""
     if not chosen.study:
         return ""
@@ -179,28 +186,28 @@ def build_report(
     tracker: Tracker,
     selection: Selection,
     editions: Sequence[Edition],
-    measuring: Measuring,
+    measuring: RemeasureOptions,
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
     """The selected runs, judged by the editions, the leading one first. One that fails its integrity check is not judged."""
     measuring = with_chosen(tracker, selection.runs, measuring)
-    gathered = gather_all(tracker, selection.runs, measuring, data_root)
+    gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
     for run in gathered:
-        gap = not_judged(run.record) if run.record else run.gap
+        gap = not_judged(run.record) if run.record else run.exclusion
         if gap:
             gaps.append(gap)
         else:
             records.append(with_conformance(run.record))
     specs = [run.record.spec for run in gathered if run.record]
     leading, *others = editions
-    looks, _ = looks_of(records, selection.runs)
+    looks, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, looks)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
     return AuditReport(
-        title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
-        selection=selection.words,
+        title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.text}",
+        selection=selection.text,
         edition=leading.reference,
         runs=judged,
         excluded=(*selection.excluded, *gaps),
@@ -275,12 +282,12 @@ def log_audit(
         schema.TAG_KIND: "audit",
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
-        schema.TAG_PROCESS: owners.process_tag(),
+        schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_STUDY: selection.study,
-        schema.TAG_EDITION: edition_words(report.edition),
+        schema.TAG_EDITION: describe_edition(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
         schema.TAG_RENDERER: rendered_by,
-        **sign(0, owners.LEASE),
+        **sign(0, process_ownership.LEASE),
         **(numbered(audits_of(tracker, selection.study)) if selection.study else {}),
     }
     status, state, run_id = "failed", "FAILED", adopted
@@ -289,7 +296,9 @@ def log_audit(
             run_id = (
                 tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
             )
-        with Claim(tracker, run_id, owners.LEASE):  # a heartbeat: how others learn that this process is gone
+        with LeaseHolder(
+            tracker, run_id, process_ownership.LEASE
+        ):  # a heartbeat: how others learn that this process is gone
             page = _tell_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
@@ -308,14 +317,14 @@ def _tell_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Se
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
-    _tell_runs(tracker, report, notes, run_id, selection, forms)
+    _tag_runs(tracker, report, notes, run_id, selection, forms)
     # now that verdicts, margins and first fires can have columns
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
     tracker.log(run_id, tags={schema.TAG_NOTE: note})
-    _tell_excluded(tracker, report, notes, run_id)
-    _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
+    _tag_excluded(tracker, report, notes, run_id)
+    _tag_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
     return page
 
 
@@ -326,7 +335,7 @@ def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
     return tag
 
 
-def _tell_runs(
+def _tag_runs(
     tracker: Tracker,
     report: AuditReport,
     notes: Notes,
@@ -337,11 +346,11 @@ def _tell_runs(
     """forms: run id → its form's digest by name, of those that have one."""
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
-    _, looks = looks_of([run.record for run in report.runs], selection.runs)
+    _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
     for place, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
+        tags = {**verdict_tags(report, place, before[run_id].tags), **first_fire_tags(run, report, before[run_id].tags)}
         note = notes.of_run(run, form, whole)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
@@ -351,10 +360,10 @@ def _tell_runs(
         margin = None if margin is None else schema.shown(margin)
         known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
         tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
-        tracker.untag(run_id, stale_verdicts(tags, before[run_id].tags))
+        tracker.remove_tags(run_id, outdated_verdict_tags(tags, before[run_id].tags))
 
 
-def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
+def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
     """A run that could not be judged must not go on showing the verdict of an older audit.
 
     A run at work, or one that may be, is left to whoever trains it: its note and tags are still being written. So is
@@ -370,7 +379,7 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
             verdict, note = not_judged_words(excluded), notes.of_excluded(excluded, whole)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
             if _is_there(tracker, excluded.run_id, schema.FORM):
-                pages |= _attach(tracker, [excluded.run_id], schema.FORM, in_place_of_a_form(note))
+                pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
             told = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
             told |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
             tracker.log(excluded.run_id, tags=told)
@@ -392,7 +401,7 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
     """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
-        page = standing_alone((folder / link.href).read_text(encoding="utf-8"))
+        page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
         run_ids = [run.record.run_id for run in group.every_run]
         attached |= dict.fromkeys(run_ids, _attach(tracker, run_ids, schema.FORM, page))
     return attached
@@ -400,22 +409,22 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
     """Returns the digest of what was attached, by its name."""
-    with owners.folder("fa_registry-form-") as folder:
+    with process_ownership.temp_dir("fa_registry-form-") as folder:
         copy = folder / path
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text, encoding="utf-8")
         for run_id in run_ids:
             try:
                 tracker.upload(run_id, folder)
-            except (UnreadableFile, OutsideStore, Refusal) as error:
-                if isinstance(error, Refusal) and error.kind not in (LACKING, KEYLESS):
+            except (UnreadableFile, OutsideStore, StoreRefusal) as error:
+                if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
                     raise
                 # a stranger's store may name a bucket for one run: the others get theirs
                 LOG.warning("run %s gets no %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 
-def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
+def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
     """The study's own runs under which audited runs were trained; what their notes said before stays below the rule."""
     if not selection.study:
         return
@@ -436,10 +445,10 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
     tags |= {schema.verdict_tag(report.edition): leading.label}
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[place].verdict.label
-    return tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
+    return tags | {schema.TAG_VERDICT: verdict_text(leading, report.edition)}
 
 
-def stale_verdicts(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
     """The tags of verdicts by changed thresholds of an edition whose own verdict is among `tags`: its newest audit says none.
 
     before: the run's tags. Such a tag begins as the edition's own.
@@ -448,13 +457,13 @@ def stale_verdicts(tags: Mapping[str, str], before: Mapping[str, str]) -> list[s
     return [name for name in before if name.startswith(own) and name not in tags]
 
 
-def marked(verdict: Verdict, edition: EditionReference) -> str:
+def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
     """A verdict where it stands without its edition: `PASS`, or `PASS (mine 1a2b3c4d)` by one that is not shipped."""
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
-def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
+def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
     """fa.first_fire.<rule> by the leading edition. before: the run's tags, which may tell of other rules of the same names."""
     by = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: by}
@@ -470,7 +479,7 @@ def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> 
 # Where an audited study's published figures are: in the reference.toml beside its study.toml, if it has one.
 
 
-def study_reference(chosen: Chosen, problems: list[str]) -> Reference | None:
+def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
     """The reference of the study, None without a study or such a file. What is wrong is added to `problems`."""
     if not chosen.study:
         return None

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, RegistryError
+from fa_registry.protocol.builtin_editions import SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
 from fa_registry.protocol.rules import load_edition
-from fa_registry.protocol.shipped import SHIPPED, edition_words, standing
 from fa_registry.records import AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit, RunRecord
-from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
+from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
 from fa_registry.reporting.render import OWN_TEMPLATES, render_report, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.pages import SEAL, check_audit_pages
+from fa_registry.tracking.page_digests import SEAL, check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows.audit import verdict_tags
 
@@ -72,13 +72,13 @@ def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mappin
     """
     wrong, reworded, unknown, names = [], [], [], []
     for reference, judged in _opinions(report):
-        if standing(reference) != SHIPPED:
+        if provenance_of(reference) != SHIPPED:
             unknown.append(
                 f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release: "
                 "its verdicts cannot be judged again here"
             )
             continue
-        names.append(edition_words(reference))
+        names.append(describe_edition(reference))
         for run, said, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
             if _decisive(said) != _decisive(again):
                 label, now = said.verdict.label, again.verdict.label
@@ -182,7 +182,7 @@ def is_same_release(audit: StoredRun) -> bool:
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
     """Render the report's pages into a temporary folder, with what people wrote into the audit's forms."""
-    with owners.folder("fa_registry-pages-") as out:
+    with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
             (out / name).write_bytes(tracker.artifact(audit.run_id, name).read_bytes())
@@ -244,11 +244,11 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
         (excluded,) = [one for one in report.excluded if one.run_id == run.run_id]
         note = notes.of_excluded(excluded, whole)
         has_form = tracker.artifact(run.run_id, schema.FORM) is not None
-        forms = {schema.FORM: in_place_of_a_form(note)} if has_form else {}
+        forms = {schema.FORM: placeholder_form(note)} if has_form else {}
     else:
         link = notes.forms.get(run.run_id)
         note = notes.of_run(judged, tracker.link(run.run_id, schema.FORM) if link else "", whole)
-        forms = {schema.FORM: standing_alone((out / link.href).read_text(encoding="utf-8"))} if link else {}
+        forms = {schema.FORM: inline_assets((out / link.href).read_text(encoding="utf-8"))} if link else {}
     return {name: text.encode() for name, text in {schema.SHORT_FORM: note, **forms}.items()}
 
 

@@ -9,23 +9,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.bundles.archive import Manifest, manifest_bytes, pack, unpack
-from fa_registry.bundles.contents import RUNS, collect, opened
+from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
 from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.claim import Claim, sign
+from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
 from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
-from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
+from fa_registry.workflows.options import RemeasureOptions
+from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import newest_report, recorded_report
-from fa_registry.workflows.requests import Measuring
-from fa_registry.workflows.selection import looks_of
+from fa_registry.workflows.selection import previous_seed_sets
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.verify import Verification
 
@@ -33,7 +33,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 
 @dataclass(frozen=True)
-class Bundled:
+class BundleResult:
     """A bundle that was written: where, its SHA-256, how many runs and bytes, and who signed it."""
 
     path: Path
@@ -45,7 +45,7 @@ class Bundled:
 
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
-) -> Bundled:
+) -> BundleResult:
     """The newest audit of a study with its runs in one file. The same store gives the same bytes.
 
     out: the file [STUDY.fa.zip]. light: without tensors, so that nothing can be measured again. sign: a PEM file with a private
@@ -58,13 +58,13 @@ def make_bundle(
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
     told = {"study": study, "audit": audit.run_id, "light": light, "made_by": importlib.metadata.version("fa_registry")}
-    with owners.folder("fa_registry-bundle-") as folder:
-        collect(tracker, report, audit, light, licence, folder)
+    with process_ownership.temp_dir("fa_registry-bundle-") as folder:
+        collect_files(tracker, report, audit, light, licence, folder)
         pack(folder, path, told, partial(signed, key=Path(sign)) if sign else None)
-    return Bundled(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
+    return BundleResult(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
 
 
-def verify_bundle(path: Path, measuring: Measuring = Measuring(), key: str = "") -> list[Verification]:
+def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
     """Hold a bundle against itself, without a store and without a network: one outcome for each thing that it says.
 
     The file and its signature; the pages, rendered again; the verdicts, judged again; then every run, measured again where its
@@ -74,12 +74,12 @@ def verify_bundle(path: Path, measuring: Measuring = Measuring(), key: str = "")
     measuring = checked_measuring(measuring, problems)
     if problems:
         raise InvalidFields("verify", problems)
-    with owners.folder("fa_registry-bundle-") as folder:
+    with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(path, folder)
         who = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
-        tracker, audit, runs = opened(folder)
+        tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
-        looks, _ = looks_of([judged.record for judged in report.runs], runs)
+        looks, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
         same = is_same_release(audit)
         sealed = Integrity("verified", (f"{len(manifest.files)} files are as they were packed; {who}",))
         return [
@@ -96,7 +96,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 
 
 def _runs(
-    folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: Measuring
+    folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
     """Each run's seal, its figures measured again from its tensors, and those of the report against them."""
     tracker = _tracker(folder)
@@ -104,7 +104,7 @@ def _runs(
     sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
     whole = [run for run, found in zip(runs, sealed, strict=True) if found.integrity.state == "verified"]
     again = {
-        found.run.run_id: found for found in gather_all(tracker, whole, measuring, None, partial(_tracker, folder))
+        found.run.run_id: found for found in remeasure_all(tracker, whole, measuring, None, partial(_tracker, folder))
     }
     return [
         _measured(found, held.record, again[run.run_id]) if run.run_id in again else found
@@ -113,7 +113,7 @@ def _runs(
 
 
 def _tracker(folder: Path) -> MemoryTracker:
-    return opened(folder)[0]
+    return open_bundle(folder)[0]
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
@@ -132,10 +132,10 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
     return Verification(run.run_id, run.name, integrity, files)
 
 
-def _measured(sealed: Verification, reported: RunRecord, again: Gathered) -> Verification:
+def _measured(sealed: Verification, reported: RunRecord, again: RemeasuredRun) -> Verification:
     if again.record is None:
-        state = "mismatch" if again.gap.kind == "integrity" else "unverifiable"
-        return replace(sealed, integrity=Integrity(state, (again.gap.reason,)))
+        state = "mismatch" if again.exclusion.kind == "integrity" else "unverifiable"
+        return replace(sealed, integrity=Integrity(state, (again.exclusion.reason,)))
     integrity = again.record.integrity
     if integrity.state == "verified":
         held = compare(reported.measurements, again.record.measurements)
@@ -149,25 +149,25 @@ def _names(manifest: Manifest, run: StoredRun) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """Runs that came from a bundle: id in the bundle → id in the store; present: those that were there before."""
 
     runs: dict[str, str]
     present: dict[str, str]
 
 
-def put_bundle(path: str, experiment: str = "", store: str = "", key: str = "") -> Imported:
+def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
     """Put the runs of a bundle into a store, under the same specifications and with the same sealed files.
 
     A run whose sealed files are in the store already is not put there twice. Interrupted, the same call goes on. The audit does not
     come along: audit the runs there. Raises IntegrityError where the bundle is not as it was packed, UsageError for a light one.
     """
-    with owners.folder("fa_registry-bundle-") as folder:
+    with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
         signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         if manifest.light:
             raise UsageError(f"{path} was made with --light: its runs have no weights, and are no runs of a store")
-        source, _, runs = opened(folder)
+        source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)
         origin = jsonio.digest_of(manifest)
         made, present = {}, {}
@@ -177,7 +177,7 @@ def put_bundle(path: str, experiment: str = "", store: str = "", key: str = "") 
                 present[run.run_id] = there
             else:
                 made[run.run_id] = _put(tracker, source, run, origin)
-    return Imported(made, present)
+    return ImportResult(made, present)
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
@@ -202,14 +202,14 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -
     begun = {
         **tags,
         schema.TAG_STATUS: "running",
-        schema.TAG_PROCESS: owners.process_tag(),
+        schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_IMPORTED: origin,
-        **sign(0, owners.LEASE),
+        **sign(0, process_ownership.LEASE),
     }
     begun.pop(schema.TAG_ARTIFACTS, None)
     run_id = tracker.create(run.name, begun, schema.params(sealed.spec))
     try:
-        with Claim(tracker, run_id, owners.LEASE):  # its heartbeat
+        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeat
             tracker.upload(run_id, source.folder / run.run_id)
             ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
             tracker.log(run_id, sealed.points, ended)
@@ -229,7 +229,7 @@ KEPT_TAGS = frozenset(
 )
 
 
-def bundled_words(found: Bundled) -> Iterator[str]:
+def bundled_words(found: BundleResult) -> Iterator[str]:
     """What a person is told of a bundle."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
     yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")

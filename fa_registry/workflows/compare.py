@@ -18,8 +18,15 @@ from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
-from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms
-from fa_registry.workflows.selection import Selection, select
+from fa_registry.workflows.options import (
+    LOGGED,
+    JudgingOptions,
+    RemeasureOptions,
+    ReportOutput,
+    RunSelector,
+    StoreLocation,
+)
+from fa_registry.workflows.selection import Selection, select_runs
 from fa_registry.workflows.stores import in_browser, open_tracker
 
 WHOLE_STORE = "the newest run of every specification in the store"
@@ -57,12 +64,12 @@ class CompareResult:
 
 def run_compare(
     texts: Sequence[str],
-    chosen: Chosen = Chosen(),
+    chosen: RunSelector = RunSelector(),
     setting: str = "",
-    terms: Terms = Terms(),
-    measuring: Measuring = LOGGED,
-    place: Place = Place(),
-    pages: Pages = Pages(),
+    terms: JudgingOptions = JudgingOptions(),
+    measuring: RemeasureOptions = LOGGED,
+    place: StoreLocation = StoreLocation(),
+    pages: ReportOutput = ReportOutput(),
 ) -> CompareResult:
     """Read and judge what is compared, and write compare.html to `out`.
 
@@ -78,8 +85,8 @@ def run_compare(
         raise InvalidFields("compare", problems)
     tracker = open_tracker(place.store, create=False)
     selection = _pool(tracker, chosen)
-    pool = in_setting(selection.runs, setting) if setting else selection.runs
-    compared = operands(texts, pool)
+    pool = filter_by_setting(selection.runs, setting) if setting else selection.runs
+    compared = parse_operands(texts, pool)
     if not chosen.ways:
         check_unambiguous(compared)
     narrowed = dataclasses.replace(
@@ -89,14 +96,14 @@ def run_compare(
         remarks=(),  # they are of the whole selection
     )
     report = build_report(tracker, narrowed, editions, measuring, place.root)
-    shown = columns(report, compared)
+    shown = comparison_columns(report, compared)
     context = compare_context(report, shown)
     page = render_comparison(context, Path(pages.out), pages.own_templates)
-    in_mlflow = in_browser(tracker.uri, tracker.comparison(a_run_of_each(shown)))
+    in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(shown)))
     return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow)
 
 
-def operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
+def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
     """Every operand looked up among the pool; InvalidFields names all that cannot be."""
     problems: list[str] = []
     known = [operand for text in texts if (operand := _operand(text, pool, problems))]
@@ -133,10 +140,10 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     return None
 
 
-def _pool(tracker: Tracker, chosen: Chosen) -> Selection:
+def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
     """The runs among which the operands are looked up."""
     if chosen.ways:
-        return select(tracker, chosen)
+        return select_runs(tracker, chosen)
     newest = {}
     for run in tracker.search({schema.TAG_KIND: "run"}):  # newest first
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
@@ -179,7 +186,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     )
 
 
-def in_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
+def filter_by_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
     """The runs in whose setting's name the words stand; UsageError with the known names where there is none."""
     kept = [run for run in pool if words in _setting(run)]
     if not kept:
@@ -187,7 +194,7 @@ def in_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
     return kept
 
 
-def columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
+def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     """The groups of the judged runs in the operands' order; a single run as a group of its own, with its own verdict.
 
     InvalidFields where no run of an operand could be judged, IntegrityError where that is because of a changed file.
@@ -209,7 +216,7 @@ def columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     return made
 
 
-def a_run_of_each(shown: Sequence[Group]) -> list[str]:
+def example_runs(shown: Sequence[Group]) -> list[str]:
     """The id of one run of each column, all of the first seed that all have; their own first ones where there is none.
 
     MLflow's page has a column a run and knows no seeds: paired, what differs there is what was compared.

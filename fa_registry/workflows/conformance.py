@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, jsonio, methods
-from fa_registry.catalog import source_digest
+from fa_registry.disk_spill import replace_fields
 from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
+from fa_registry.plugin_registry import source_digest
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
-from fa_registry.shelf import but
-from fa_registry.studies.workers import apart
+from fa_registry.studies.worker_processes import run_in_subprocess
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
-from fa_registry.training.code import Code, changes, code_of, described
-from fa_registry.training.own_task import OWN_LOOP
+from fa_registry.training.code_fingerprint import Code, describe, fingerprint, fingerprint_changes
+from fa_registry.training.user_task import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 
 
-def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
+def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     """What training seals of the spec's method: measured once for each source, then read from the folder beside the store.
 
     Empty for a method of our own. A method that fails is trained all the same, with a word to whoever listens.
     """
-    if methods.CATALOG.location(spec.method).own:
+    if methods.CATALOG.location(spec.method).is_builtin:
         return {}
     key = _key(spec)
     path = registry_folder(store) / "conformance" / f"{jsonio.digest_of(key)}.json"
@@ -54,7 +54,7 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
 
 def with_conformance(record: RunRecord) -> RunRecord:
     """The record with what this audit itself finds of its method; what is sealed counts only where it cannot be measured."""
-    return but(record, conformance=_conformance(record))
+    return replace_fields(record, conformance=_conformance(record))
 
 
 def _conformance(record: RunRecord) -> Conformance:
@@ -63,7 +63,7 @@ def _conformance(record: RunRecord) -> Conformance:
         return Conformance("unchecked", ("a loop of its author's own trained the run, not the method of that name",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
-        own = methods.CATALOG.location(spec.method).own
+        own = methods.CATALOG.location(spec.method).is_builtin
         if own and "digest" not in entry:
             return Conformance("own")
         if not own and entry.get("digest") == methods.CATALOG.recorded_digest(spec.method, entry.get("files", "")):
@@ -117,7 +117,7 @@ def _tested(key: str) -> Conformance:
             "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
         )
     LOG.info("method %s: measuring its conformance on %s, once for this source", name, architecture)
-    end = apart(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
+    end = run_in_subprocess(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
     if end.kind == "done":
         failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
         return Conformance("failed" if failures else "passed", failures, architecture)
@@ -144,15 +144,15 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
 
     The tag answers for nearly all runs without opening a file. It decides only what is trained again: an audit reads the seal.
     """
-    today = code_of(spec)
+    today = fingerprint(spec)
     tag = run.tags.get(schema.TAG_CODE)
     if tag is None:
-        return changes(None, today)
+        return fingerprint_changes(None, today)
     if tag == jsonio.digest_of(today):
         return ()
     try:
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
-        return changes(sealed_code(read_provenance(path)) if path else None, today)
+        return fingerprint_changes(sealed_code(read_provenance(path)) if path else None, today)
     except IntegrityError as error:
         return (f"which code trained it cannot be read: {error}",)
 
@@ -165,7 +165,7 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
     return {name: entry for name, entry in code.items() if isinstance(entry, Mapping)}
 
 
-def tell(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
+def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
     """Say which runs other code has trained, what changed in it, by run name, and what becomes of them."""
     if not changed:
         return
@@ -185,7 +185,7 @@ def code_check(record: RunRecord) -> Check:
     """Whether today's code is what trained the run. Where it is not, or is not installed, no figure can be recomputed."""
     sealed = sealed_code(record.provenance)
     try:
-        differences = changes(sealed, code_of(record.spec))
+        differences = fingerprint_changes(sealed, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
     if differences:
@@ -201,5 +201,5 @@ def code_check(record: RunRecord) -> Check:
 
 def _wanted(sealed: Code | None) -> str:
     """Which packages the run names that no member of ours is in."""
-    entries = {described(entry) for entry in (sealed or {}).values() if "digest" in entry}
+    entries = {describe(entry) for entry in (sealed or {}).values() if "digest" in entry}
     return f"; the run names {', '.join(sorted(entries))}" if entries else ""

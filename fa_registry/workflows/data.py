@@ -26,17 +26,17 @@ from fa_registry.datasets.random_targets import RandomTargets
 from fa_registry.errors import IntegrityError, RegistryError, UsageError
 
 LOG = logging.getLogger(__name__)
-Row = dict[str, Any]
+DataRow = dict[str, Any]
 Report = Callable[[str], None]
 FORMS = ("source", "or unpacked", "or installed")  # in which a file may lie, as datasets.candidates has them
 
 
-def overview(name: str = "", root: Path | None = None) -> list[Row]:
+def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
     """name, line, files (how many it needs), missing (of those), decoded (whether they are needed no more)."""
     return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
 
 
-def places(name: str = "", root: Path | None = None) -> list[Row]:
+def places(name: str = "", root: Path | None = None) -> list[DataRow]:
     """Every path a data set is looked for at: name, kind, path, md5, present. One of several kinds of a file is enough."""
     folder = data_root(root)
     rows = []
@@ -65,7 +65,7 @@ def make_ready(names: Iterable[str], root: Path | None) -> None:
         raise IntegrityError("\n".join(dict.fromkeys(problems)))
 
 
-def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[Row]:
+def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
     """Download what a data set lacks, decode it, and return the rows of `check`.
 
     Raises IntegrityError naming every file that is missing, its MD5 and its place, when the download fails.
@@ -92,7 +92,7 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[Row]:
+def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
     """One row a check: name, what, ok, found. Without a name: every data set of which there is anything below root."""
     chosen = _chosen(name)
     if name and not _with_files(name):
@@ -115,7 +115,7 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
     return rows
 
 
-def state(row: Row) -> str:
+def state(row: DataRow) -> str:
     """A row of `overview` in words."""
     if not row["files"]:
         return "needs no files"
@@ -136,7 +136,7 @@ def _with_files(name: str) -> dict[str, ImageFiles]:
     return {called: dataset for called, dataset in _chosen(name).items() if isinstance(dataset, ImageFiles)}
 
 
-def _summary(dataset: Dataset, name: str, root: Path) -> Row:
+def _summary(dataset: Dataset, name: str, root: Path) -> DataRow:
     files = dataset.card.files
     package = dataset.package if isinstance(dataset, ImageFiles) else None
     missing = sum(not is_present(root, source, package) for source in files)
@@ -144,7 +144,7 @@ def _summary(dataset: Dataset, name: str, root: Path) -> Row:
     return {"name": name, "line": dataset.card.line, "files": len(files), "missing": missing, "decoded": decoded}
 
 
-def _place(name: str, kind: str, path: Path, md5: str) -> Row:
+def _place(name: str, kind: str, path: Path, md5: str) -> DataRow:
     return {"name": name, "kind": kind, "path": str(path), "md5": md5, "present": path.is_file()}
 
 
@@ -168,7 +168,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
         )
 
 
-def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[Row]:
+def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
     """A row a source file. One that is not there is in order when its content is decoded already, in a cache that can be read."""
     decoded = _is_cached(dataset, root)
     whole, problems = inspected(root, dataset.card, dataset.package)
@@ -196,12 +196,12 @@ def _counted(data: Splits | RawImages) -> str:
     return f"{len(data.train_labels):,} train, {len(data.test_labels):,} test, digest {data.digest[:12]}"
 
 
-def _attempt(name: str, what: str, look: Callable[[], str]) -> Row:
+def _attempt(name: str, what: str, look: Callable[[], str]) -> DataRow:
     try:
         return _row(name, what, True, look())
     except RegistryError as error:
         return _row(name, what, False, str(error))
 
 
-def _row(name: str, what: str, ok: bool, found: str) -> Row:
+def _row(name: str, what: str, ok: bool, found: str) -> DataRow:
     return {"name": name, "what": what, "ok": ok, "found": found}

@@ -13,23 +13,23 @@ from typing import Any
 
 import torch
 
-from fa_registry import datasets, provenance, resources
+from fa_registry import bundled_files, datasets, provenance
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
+from fa_registry.safe_files import RECORD
 from fa_registry.studies import study
 from fa_registry.tracking import schema
+from fa_registry.tracking.artifact_location import placed, rewrite_addresses
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
-from fa_registry.tracking.claim import Signs
-from fa_registry.tracking.places import placed, put_right
-from fa_registry.tracking.refusals import DAMAGED, TO_DO, Refusal
-from fa_registry.tracking.store import check_writable, looked_at, resolve_uri, sqlite_path
+from fa_registry.tracking.lease import HeartbeatMonitor
+from fa_registry.tracking.store import check_writable, probe_sqlite, resolve_uri, sqlite_path
+from fa_registry.tracking.store_errors import DAMAGED, TO_DO, StoreRefusal
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import bf16_gain
-from fa_registry.untrusted import RECORD
 from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
-from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched, without_heartbeat
-from fa_registry.workflows.leftovers import KINDS, close, leftovers
-from fa_registry.workflows.members import PLUGGED, try_out
+from fa_registry.workflows.cleanup import KINDS, close, leftovers
+from fa_registry.workflows.coordination import at_work_elsewhere, host_of, observe_heartbeats, without_heartbeat
+from fa_registry.workflows.plugin_listing import PLUGGED, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
@@ -64,13 +64,13 @@ def examine(
         "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
         "verdict tags": partial(_verdict_tags, store),
-        "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
+        "templates": lambda: f"{len(list(bundled_files.templates().glob('*.j2')))} in {bundled_files.templates()}",
         "studies": lambda: ", ".join(study.names()),
         "temporary folder": tempfile.gettempdir,
         "working folder": lambda: str(Path.cwd()),
     }
     rows = [_check(what, look) for what, look in looks.items()]
-    try_out(*PLUGGED)
+    check_plugin_imports(*PLUGGED)
     broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
     return [*rows, *_left_behind(store, repair, Path(pages), gone), *map(_data_set, datasets.CATALOG.members())]
@@ -82,7 +82,7 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
     with contextlib.suppress(StoreError):  # the row of the store says why
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
-    signs = watched(tracker) if tracker and repair else Signs()
+    signs = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
     found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
     for left in found if repair else ():
         left.mend()
@@ -142,10 +142,10 @@ def _database(store: str) -> str | dict[str, Any]:
     check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
     deadline = time.monotonic() + CHECK_SECONDS
     try:
-        with looked_at(path) as connection:
+        with probe_sqlite(path) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
             problems = [problem for (problem,) in connection.execute(f"PRAGMA {check}({MOST_PROBLEMS})")]
-    except Refusal as refusal:
+    except StoreRefusal as refusal:
         if time.monotonic() > deadline and refusal.kind not in TO_DO:
             return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and found nothing until then"
         raise
@@ -172,7 +172,7 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
-        done = f"put right; as it was: {put_right(database, files.moved)}" if repair else ""
+        done = f"put right; as it was: {rewrite_addresses(database, files.moved)}" if repair else ""
         words.append(done or "`fa-registry doctor --repair` puts the addresses right")
     for run_id, where in list(files.lacking.items())[:1]:
         state = "NOT OK"
@@ -250,8 +250,8 @@ def _page(store: str) -> str:
         return "none: the store cannot be used"
     if not tracker:
         return "no study yet"
-    if tracker.in_the_bin():
-        raise StoreError(tracker.in_the_bin())
+    if tracker.experiment_deleted_message():
+        raise StoreError(tracker.experiment_deleted_message())
     newest = next(iter(newest_first(tracker.search({schema.TAG_KIND: "study"}))), None)
     if not newest:
         return "no study yet"

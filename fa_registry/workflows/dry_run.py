@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fa_registry.cores import usable_cores
+from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.training.specs import setting_label
 from fa_registry.workflows.conformance import code_changes
+from fa_registry.workflows.options import Cluster, RunSelector, StoreLocation
 from fa_registry.workflows.probe import Probe, kind, probe
-from fa_registry.workflows.requests import Chosen, Cluster, Place
+from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
 from fa_registry.workflows.training import kept_words, newest_finished, on_gpu
-from fa_registry.workflows.watching import Watch
 
 HERE = ("", "local", "side_by_side")  # executors whose runs this machine trains
 BUSY = 0.1  # share of the probe's time that it waited for a processor, beyond which this is said
@@ -83,8 +83,8 @@ class Plan:
 
 
 def plan_study(
-    chosen: Chosen,
-    place: Place = Place(),
+    chosen: RunSelector,
+    place: StoreLocation = StoreLocation(),
     jobs: str | int = 0,
     edition: str = "",
     stop_on: str = "",
@@ -114,7 +114,7 @@ def plan_study(
         study.name,
         study.title,
         study.edition,
-        study.twin.words,
+        study.twin.description,
         len(study.specs),
         _methods(study.specs),
         sum(spec.control != "none" for spec in study.specs),
@@ -152,7 +152,7 @@ def shared(seconds: Iterable[float], lanes: int) -> float:
     return max(ends)
 
 
-def _complete(study: Study, store: str, watch: Watch, keep_trained: bool) -> tuple[set[str], list[str]]:
+def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: bool) -> tuple[set[str], list[str]]:
     """Identities of the runs that would not be trained. A store that is not there is not made for asking."""
     uri = resolve_uri(store)
     path = sqlite_path(uri)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, OWN, SHIPPED, provenance_of
 from fa_registry.protocol.rules import STRICT, Edition, load_edition, overridden
-from fa_registry.protocol.shipped import DIGEST, FOREIGN, OWN, SHIPPED, standing
 from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
-from fa_registry.workflows.requests import Chosen, Terms
+from fa_registry.workflows.options import JudgingOptions, RunSelector
 
 DEFAULT_EDITION = "2026-12"
 
@@ -61,12 +61,12 @@ def _leading_first(own: str, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != leading)  # sorted keeps the order of the others
 
 
-def leading_edition(chosen: Chosen, terms: Terms) -> str:
+def leading_edition(chosen: RunSelector, terms: JudgingOptions) -> str:
     """The one that leads, as it was typed; empty where the study's own judges alone."""
     return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
 
 
-def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Edition, ...]:
+def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
     """The editions to judge by; what is wrong with them, or with the study that names one, is added to `problems`."""
     own = ""
     try:
@@ -90,5 +90,5 @@ def signature(edition: EditionReference) -> str:
     """Which rules exactly, in one line for a tag: `2026-05 23d1b7cd`, whether a threshold is not the edition's own, and whether
     the edition is not a shipped one."""
     modified = " modified" if edition.overrides else ""
-    words = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[standing(edition)]
+    words = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{words}"

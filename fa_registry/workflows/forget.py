@@ -11,9 +11,9 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
-from fa_registry.workflows.elsewhere import host_of
-from fa_registry.workflows.leftovers import says_running
-from fa_registry.workflows.selection import whole_id
+from fa_registry.workflows.cleanup import says_running
+from fa_registry.workflows.coordination import host_of
+from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 
@@ -52,7 +52,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
     if not run_ids:
         raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
     tracker = open_tracker(store, create=False, write=True)  # which ends the runs of killed processes first
-    ids = dict.fromkeys(whole_id(tracker, run_id) for run_id in run_ids)
+    ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)
     problems = [f"run {run.run_id}: {why}" for run in runs for why in _reasons_to_stay(tracker, models, run)]

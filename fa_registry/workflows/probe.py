@@ -18,23 +18,23 @@ import torch
 from torch import Tensor
 
 from fa_registry import datasets
-from fa_registry.cores import usable_cores
 from fa_registry.datasets._files import ImageFiles
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.datasets.random_targets import RandomTargets
 from fa_registry.errors import RegistryError
+from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import JobEvent, Resources
-from fa_registry.training.captured import WARM_UP
+from fa_registry.studies.executors.base import JobEvent, JobResources
+from fa_registry.training.cuda_graph import WARM_UP
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.measuring import is_third_party, measure, with_final
 from fa_registry.training.reference import EVERY
 from fa_registry.training.specs import run_name
-from fa_registry.training.task import Task, assemble, check_room
+from fa_registry.training.task import Task, build_task_from_splits, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.training import on_gpu, usual_executor
+from fa_registry.workflows.training import default_executor, on_gpu
 
 BUDGET_SECONDS = 90.0  # of work of one process, however long it waits for a processor; checked before every kind of run
 STEPS = 5  # that are timed at least, where an epoch has so many
@@ -139,8 +139,8 @@ def probe(
                 why = event.value.strip().splitlines()[-1]
                 probed.reasons |= {one.identity: why for one in jobs[event.index].kinds}
 
-        executor = executors.CATALOG.get(usual_executor(kinds, several=count > 1))
-        resources = Resources(at_once=count, device="cuda" if on_gpu(kinds) else "cpu")
+        executor = executors.CATALOG.get(default_executor(kinds, several=count > 1))
+        resources = JobResources(at_once=count, device="cuda" if on_gpu(kinds) else "cpu")
         executor.run(jobs, probing_steps, resources, lambda: False, hear)
     return probed
 
@@ -176,7 +176,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         probed.reasons[spec.identity] = f"its data cannot be read here: {why}"
         return f"not timed: {why}"
     try:
-        task = assemble(spec, device_of(spec.device_class), card, splits)
+        task = build_task_from_splits(spec, device_of(spec.device_class), card, splits)
         check_room(task)
         stopwatch = Stopwatch(task.device)
         found = run_time(task, stopwatch, left)

@@ -18,8 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from fa_registry.studies.executors.base import JobEvent
-from fa_registry.visible import one_line
-from fa_registry.workflows.watching import fired_words
+from fa_registry.text_safety import escape_to_one_line
+from fa_registry.workflows.rule_monitor import fired_words
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Progress:
 
     def __init__(self, title: str, names: Sequence[str], words: Callable[[Any], str]):
         self._title = title
-        self._names = list(map(one_line, names))
+        self._names = list(map(escape_to_one_line, names))
         self._words = words
         console = Console(file=sys.stderr)
         self._drawn = console.is_terminal and LOG.isEnabledFor(logging.INFO)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import jsonio, methods, owners
+from fa_registry import jsonio, methods, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
-from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
 from fa_registry.reporting.pages.form_tables import words
 from fa_registry.reporting.text.filters import fence, markdown_text, reading
@@ -32,15 +32,15 @@ from fa_registry.tracking.models import (
 )
 from fa_registry.tracking.reader import read_record
 from fa_registry.training import model_folder
-from fa_registry.training.model_folder import Despite, ModelCard, Opinion
-from fa_registry.workflows.audit import marked
+from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
+from fa_registry.workflows.audit import verdict_text
 from fa_registry.workflows.audit_proof import check_record, judged_again
+from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.editions import load_or_name, signature
-from fa_registry.workflows.evidence import gather
+from fa_registry.workflows.options import StoreLocation
+from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
-from fa_registry.workflows.requests import Place
-from fa_registry.workflows.same_weights import compared
-from fa_registry.workflows.selection import whole_id
+from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 
@@ -66,7 +66,7 @@ class Promotion:
 # What the newest audit said of one run, read back from the audit's own report and checked against its recorded digest.
 
 
-def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
+def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
     """The id of the newest audit of `run`, and what each of its editions says; `edition` first (else the audit's leading one).
 
     Raises UsageError with the command to type where the run was never audited, by other editions alone, or before its files
@@ -95,7 +95,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
             _check_record(tracker, audit_run_id, other.record)
     deciding = _deciding(run, [opinion.edition for opinion in judged], edition)
     for opinion in judged:
-        if standing(opinion.edition) == SHIPPED:
+        if provenance_of(opinion.edition) == SHIPPED:
             _check_opinion(run, opinion, report, place)
     return audit_run_id, tuple(
         sorted(judged, key=lambda opinion: opinion.edition != deciding)
@@ -150,7 +150,7 @@ def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -
     wanted = _reference(edition) if edition else None
     for judge in judged_by:
         asked_for = wanted is None or (judge.name, judge.digest) == (wanted.name, wanted.digest)
-        if asked_for and not judge.overrides and standing(judge) != FOREIGN:
+        if asked_for and not judge.overrides and provenance_of(judge) != FOREIGN:
             return judge
     names = ", ".join(signature(judge) for judge in judged_by)
     raise UsageError(
@@ -174,7 +174,7 @@ def run_promote(
     edition: str = "",
     despite: str | None = None,
     author: str = "",
-    place: Place = Place(),
+    place: StoreLocation = StoreLocation(),
 ) -> Promotion:
     """Register the run's final weights with card, feedback and specification; nothing is written before all is checked.
 
@@ -187,12 +187,12 @@ def run_promote(
     """
     check_words(name, aliases, despite)
     tracker = open_tracker(place.store, create=False, write=True)
-    stored = tracker.get(whole_id(tracker, run))
+    stored = tracker.get(expand_run_id(tracker, run))
     check_finished(stored)
-    audit_run_id, judged = opinions(tracker, stored, edition)
+    audit_run_id, judged = verdicts_by_edition(tracker, stored, edition)
     deciding = judged[0]
     check_aliases(aliases, deciding)
-    reason = justified(stored, deciding, despite, author)
+    reason = check_override(stored, deciding, despite, author)
     record = verified(tracker, stored, place.root)  # after the refusals that cost nothing
     card = _card(record, judged, audit_run_id, reason)
     name = name or model_name(record.spec, record.setting)
@@ -213,15 +213,17 @@ def run_promote(
         reference=version.reference,
         run_id=record.run_id,
         verdict=deciding.verdict.label,
-        edition=edition_words(deciding.edition),
+        edition=describe_edition(deciding.edition),
         promoted=present is None,
-        verdicts={edition_words(opinion.edition): opinion.verdict.label for opinion in judged},
+        verdicts={describe_edition(opinion.edition): opinion.verdict.label for opinion in judged},
         aliases=given,
         despite=reason.reason if reason else "",
     )
 
 
-def _card(record: RunRecord, judged: tuple[Opinion, ...], audit_run_id: str, despite: Despite | None) -> ModelCard:
+def _card(
+    record: RunRecord, judged: tuple[Opinion, ...], audit_run_id: str, despite: PromotionOverride | None
+) -> ModelCard:
     method = methods.CATALOG.get(record.spec.method).card
     return ModelCard(
         method=record.spec.label,
@@ -248,7 +250,7 @@ def _register(
     tracker: Tracker, registry: ModelRegistry, record: RunRecord, card: ModelCard, name: str
 ) -> RegisteredVersion:
     """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
-    with owners.folder("fa_registry-promote-") as upload:
+    with process_ownership.temp_dir("fa_registry-promote-") as upload:
         folder = upload / FOLDER / "card"
         _copy(tracker, card, folder)
         text = model_card_text(card, name)
@@ -280,8 +282,8 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
     deciding = card.opinions[0]
     tags = {
         **verdict_tags(card),
-        schema.TAG_VERDICT: marked(deciding.verdict, deciding.edition),
-        models.TAG_EDITION: f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest}",
+        schema.TAG_VERDICT: verdict_text(deciding.verdict, deciding.edition),
+        models.TAG_EDITION: f"{describe_edition(deciding.edition)}, sha256 {deciding.edition.digest}",
         models.TAG_RUN: card.run_id,
         schema.TAG_REPORT: card.audit_run_id,
         schema.TAG_SPEC: card.identity,
@@ -348,7 +350,7 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
 
     Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
     """
-    measured, _ = gather(tracker, run, data_root=data_root)
+    measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
         raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
@@ -357,12 +359,12 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
     return record
 
 
-def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> Despite | None:
+def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> PromotionOverride | None:
     """The reason to keep; UsageError where one is needed and not given, or given and not needed."""
     verdict = opinion.verdict
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
-            by = edition_words(opinion.edition)
+            by = describe_edition(opinion.edition)
             against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
                 f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
@@ -374,17 +376,17 @@ def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str)
         raise UsageError(
             f"run {run.run_id} ({run.name}) is {verdict.label}: there is nothing to promote it despite of; leave --despite out"
         )
-    return Despite(reason.strip(), author or _user())
+    return PromotionOverride(reason.strip(), author or _user())
 
 
 def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
     """Raise InvalidFields for an alias that names another verdict than the model's, or one that no shipped edition gave."""
-    verdict, own = deciding.verdict, standing(deciding.edition) != SHIPPED
+    verdict, own = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
     lies = [
         alias for alias in aliases if alias.lower() in VERDICT_ALIASES and (own or alias.lower() != verdict.outcome)
     ]
     if lies:
-        by = f" by {edition_words(deciding.edition)}" if own else ""
+        by = f" by {describe_edition(deciding.edition)}" if own else ""
         problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}{by}" for alias in lies]
         raise InvalidFields("promote", problems)
 
@@ -396,7 +398,7 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
-    if standing(edition) == SHIPPED:
+    if provenance_of(edition) == SHIPPED:
         return outcome
     name = re.sub(r"[^a-z0-9_]+", "-", _ascii(edition.name)).strip("-")[:100]
     return "-".join(part for part in (outcome, name, edition.digest[:DIGEST]) if part)
@@ -460,9 +462,11 @@ def _head(card: ModelCard) -> Iterator[str]:
         yield f"**Promoted despite {label}** by {author}: {reason}"
         yield ""
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
-    edition = markdown_text(f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
+    edition = markdown_text(f"{describe_edition(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if others := "; ".join(f"{other.verdict.label} by {edition_words(other.edition)}" for other in card.opinions[1:]):
+    if others := "; ".join(
+        f"{other.verdict.label} by {describe_edition(other.edition)}" for other in card.opinions[1:]
+    ):
         yield ""
         yield f"Other editions: {markdown_text(others)}"
 
@@ -479,7 +483,7 @@ def _facts(card: ModelCard, name: str) -> Iterator[str]:
 
 def _opinion(opinion: Opinion) -> Iterator[str]:
     modified = " (modified)" if opinion.edition.overrides else ""
-    yield f"## {markdown_text(opinion.verdict.label)} by {markdown_text(edition_words(opinion.edition))}{modified}"
+    yield f"## {markdown_text(opinion.verdict.label)} by {markdown_text(describe_edition(opinion.edition))}{modified}"
     yield ""
     yield f"Edition sha256 {opinion.edition.digest}"
     yield ""

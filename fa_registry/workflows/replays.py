@@ -15,10 +15,10 @@ from fa_registry.records import Measurements, Reading, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec
-from fa_registry.tracking.series import SCALAR_SITE, Row, read_rows
-from fa_registry.training.redraw import ALL, AUTO
+from fa_registry.tracking.series_parquet import SCALAR_SITE, SeriesRow, read_rows
 from fa_registry.training.replay import RecordedEpochs
-from fa_registry.workflows.requests import Measuring
+from fa_registry.training.replay_from_seed import ALL, AUTO
+from fa_registry.workflows.options import RemeasureOptions
 
 NONCE = re.compile(r"[0-9a-fA-F]{1,64}")
 ROWS = 5  # epochs of a chosen run whose measurements are recomputed under `auto`
@@ -36,7 +36,7 @@ def asked_nonce(typed: str) -> str:
     return typed.lower() or drawn_nonce()
 
 
-def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring) -> frozenset[str]:
+def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
     """Return the ids of the runs to train again to their end: all, or one of every group and every frozen control."""
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
@@ -55,7 +55,7 @@ def ranked(nonce: str, *names: object) -> str:
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
-def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: Measuring, ran: int) -> RecordedEpochs:
+def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
     """Return what the run recorded of its epochs; a chosen run's measurements are recomputed too. ran: its last epoch."""
     whole = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
@@ -103,7 +103,7 @@ class SeriesComparison:
         return "; ".join(wrong)
 
 
-def logged_rows(rows: Iterable[Row]) -> Mapping[int, Measurements]:
+def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
     """Return the measurements of every epoch of a series."""
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}

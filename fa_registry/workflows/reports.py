@@ -15,10 +15,10 @@ from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
+from fa_registry.safe_files import UnreadableFile, resolve_user_path
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.untrusted import UnreadableFile, named
-from fa_registry.workflows.requests import Pages, checked_pages
+from fa_registry.workflows.options import ReportOutput, checked_pages
 
 LOG = logging.getLogger(__name__)
 REPORT = "audit.json"
@@ -27,7 +27,7 @@ NUMBER = re.compile("[0-9]{1,9}")
 LARGEST = 2**30  # bytes; one of 10,000 runs has 400 MB
 
 
-def run_report(file: str, study: str, pages: Pages, store: str = "") -> list[Path]:
+def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
     """Render the pages of `file`, or of the newest audit of `study`; the paths written.
 
     Without either it is the file that `audit` writes by default.
@@ -63,7 +63,7 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
     """Log a warning that names every stored page of an audit that is not the one it wrote."""
-    from fa_registry.tracking.pages import check_audit_pages
+    from fa_registry.tracking.page_digests import check_audit_pages
 
     try:
         check_audit_pages(tracker, audit)
@@ -104,7 +104,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
         raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
-    from fa_registry.tracking.pages import check_audit_pages  # torch, which a file needs not
+    from fa_registry.tracking.page_digests import check_audit_pages  # torch, which a file needs not
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
@@ -131,7 +131,7 @@ def load_report(path: Path) -> AuditReport:
     """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
     subject = f"report {path}"
     try:
-        raw = jsonio.read_json(named(path), LARGEST)
+        raw = jsonio.read_json(resolve_user_path(path), LARGEST)
     except UnreadableFile as error:
         raise InvalidFields(subject, [f"file: {error.reason}"]) from error
     schema_found = raw.get("schema") if isinstance(raw, Mapping) else None

@@ -9,20 +9,20 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, shortened
-from fa_registry.protocol.cases import COUNTED
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.protocol.near_settings import NEAR, by_skeleton, differing_numbers, skeleton
-from fa_registry.records import AuditReport, Choice, Exclusion, Measurements, OtherRun, RunRecord, RunSpec
+from fa_registry.protocol.paired_runs import COUNTED
+from fa_registry.records import AuditReport, Exclusion, Measurements, OtherRun, RunRecord, RunSpec, SelectionSummary
+from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.studies.study import Study
+from fa_registry.text_safety import without_password
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
 from fa_registry.tracking.reader import read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
-from fa_registry.untrusted import UnreadableFile, regular_bytes
-from fa_registry.visible import without_password
-from fa_registry.workflows.requests import Chosen
+from fa_registry.workflows.options import RunSelector
 
 FULL_ID = 32  # hexadecimal characters
 NAMED = 5  # of the runs that a start is too short for
@@ -37,9 +37,9 @@ class Selection:
 
     runs: tuple[StoredRun, ...]
     excluded: tuple[Exclusion, ...]
-    words: str
+    text: str
     remarks: tuple[str, ...] = ()
-    choice: Choice | None = None
+    choice: SelectionSummary | None = None
 
     @property
     def study(self) -> str:
@@ -47,7 +47,7 @@ class Selection:
         return self.choice.study if self.choice else ""
 
 
-def select(tracker: Tracker, chosen: Chosen) -> Selection:
+def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
     """The runs that are chosen, in one way only; NothingSelected when no finished run is among them."""
     if len(chosen.ways) != 1:
         ways = ", ".join(chosen.ways) or "none"
@@ -58,19 +58,19 @@ def select(tracker: Tracker, chosen: Chosen) -> Selection:
         runs = tracker.search({schema.TAG_KIND: "run"}, chosen.experiment)
         selection = _sorted_out(tracker, runs, f"every run of experiment {chosen.experiment}")
     else:
-        runs = [tracker.get(whole_id(tracker, run_id)) for run_id in chosen.run_ids]
+        runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in chosen.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
     if not selection.runs:
-        bin_words = tracker.in_the_bin()
+        bin_words = tracker.experiment_deleted_message()
         raise NothingSelected(
-            f"no finished run among {selection.words} in {tracker.uri}"
+            f"no finished run among {selection.text} in {tracker.uri}"
             + (f": {bin_words}" if bin_words else "")
             + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
         )
     return selection
 
 
-def whole_id(tracker: Tracker, start: str) -> str:
+def expand_run_id(tracker: Tracker, start: str) -> str:
     """The full id of a run by its first characters, as tables and reports print them."""
     if len(start) >= FULL_ID:
         return start
@@ -84,7 +84,7 @@ def whole_id(tracker: Tracker, start: str) -> str:
     return ids[0]
 
 
-def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
+def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
     """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
     study, remarks = _as_trained(tracker, chosen)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
@@ -115,7 +115,7 @@ def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
             f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
         )
     asked = _asked(study, chosen.overrides)
-    choice = Choice(study.name, asked, others, superseded)
+    choice = SelectionSummary(study.name, asked, others, superseded)
     return Selection(tuple(newest), tuple(excluded), _words(study, asked), tuple(remarks), choice)
 
 
@@ -128,14 +128,14 @@ def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
 
 def _words(study: Study, asked: Mapping[str, str]) -> str:
     replaced = [f"{name} {value}" for name, value in asked.items() if name not in study.twin.overrides]
-    which = ", ".join([" ".join([study.name, study.twin.words]).strip(), *replaced])
+    which = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
     return f"study {which} ({len(study.specs)} specifications)"
 
 
-def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
+def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]]:
     """The study as asked for. Where nothing of it is finished but a twin was trained, the twin trained last, with a remark."""
     study = chosen.as_asked
-    asked = study.twin.words or chosen.overrides.get("epochs")
+    asked = study.twin.description or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     twin = next((run.tags[schema.TAG_TWIN] for run in newest_first(trained) if schema.TAG_TWIN in run.tags), "")
     if not twin:
@@ -149,7 +149,7 @@ def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
         raise IntegrityError(
             f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are safe, choose them by --experiment or --run"
         ) from error
-    words = trained_twin.twin.words
+    words = trained_twin.twin.description
     return trained_twin, [
         f"No run of study {study.name} as it is written is finished here; audited is its twin {words}."
     ]
@@ -173,7 +173,7 @@ ENDED_EARLY = "ended early"
 INTEGRITY_FAILURE = "integrity failure"
 
 
-def exclusion(
+def make_exclusion(
     tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
 ) -> Exclusion:
     """A stored run that cannot be judged. spec: where the caller knows it; else it is read from the run's own file.
@@ -227,21 +227,21 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         try:
             record = read_record(tracker, run)
         except IntegrityError as error:
-            return exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
+            return make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
             held = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
             lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
             return _of_record(replace(record, integrity=held), "integrity", lie)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
-    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
+    return make_exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
 
 
 def failure_text(tracker: Tracker, run_id: str) -> str:
     """The traceback that a broken run left, or why it cannot be read; empty where it left none."""
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
-        return regular_bytes(path).decode(errors="replace") if path else ""
+        return read_file(path).decode(errors="replace") if path else ""
     except UnreadableFile as error:
         return str(error)
 
@@ -272,7 +272,9 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 MOST_LOOKS = 200  # of which a tag has room: 13 characters each, of the 5,000 that MLflow takes
 
 
-def looks_of(records: Sequence[RunRecord], stored: Iterable[StoredRun]) -> tuple[dict[str, int], dict[str, str]]:
+def previous_seed_sets(
+    records: Sequence[RunRecord], stored: Iterable[StoredRun]
+) -> tuple[dict[str, int], dict[str, str]]:
     """The look that judging these records is, by what earlier audits left on the runs. stored: the same runs, with their tags.
 
     A group is what the seeds of one method in one setting share (grouping.seeds_key). A control is no look of its own.
@@ -320,9 +322,9 @@ FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group 
 Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged setting, and what its spec.json says
 
 
-def with_unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
+def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
     """The report with what the store holds besides; judged: the runs that it was asked for."""
-    choice = report.choice or Choice("")
+    choice = report.choice or SelectionSummary("")
     known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
     candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
     others = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in candidates]

@@ -10,10 +10,10 @@ from pathlib import Path
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.mlflow_views import views_of
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import check_writable, sqlite_path
-from fa_registry.tracking.views import views_of
-from fa_registry.workflows.leftovers import clear
+from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
 UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server serves
@@ -26,7 +26,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     One that cannot be written is opened to be read, unless it is to be made or to `write`. New runs go to `experiment`, else to
     the one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to `fa_registry`.
     """
-    experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if launched_run() and not experiment else ""
+    experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
     tracker = MlflowTracker(store, experiment, experiment_id, make=create)
     if write:
@@ -40,8 +40,8 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
     """Address of the runs side by side in MLflow's pages, a study's or all of the experiment; empty where there are no pages.
 
     experiment: where the runs are; else that of the newest. about: see views_of. The view that the address opens is written with
-    it (tracking.views). It comes after the work, which is done: a store that does not answer now is said, and costs the address
-    alone.
+    it (tracking.mlflow_views). This is called after the work is done: if the store does not answer, a warning is logged and only
+    the address is missing.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -54,7 +54,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
                 "--experiment puts new ones beside them",
                 *(len(shown), len(runs), study, runs[0].experiment, others),
             )
-        return tracker.beside(runs[0].experiment).show(views_of(study, shown, about)) if runs else ""
+        return tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, shown, about)) if runs else ""
     except StoreError as error:
         LOG.warning("no view for MLflow's pages: %s", error)
         return ""
@@ -65,15 +65,15 @@ def in_browser(uri: str, page: str) -> str:
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
-def launched_run() -> str:
+def mlflow_run_in_progress() -> str:
     """The id of the run that `mlflow run` began for this process in an experiment that somebody named; else empty.
 
-    A run that it began in MLflow's Default, which nobody named, becomes none of ours: see put_launched_away.
+    A run that it began in MLflow's Default, which nobody named, becomes none of ours: see trash_launcher_run.
     """
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 
-def put_launched_away(verb: str) -> None:
+def trash_launcher_run(verb: str) -> None:
     """Give the run that `mlflow run` began, and that no verb took over, a name and a kind; those of earlier calls go into the bin.
 
     It cannot go there itself: MLflow 3.17 ends it once more after this process has ended, and fails at a deleted one.

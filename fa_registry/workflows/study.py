@@ -10,52 +10,52 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from fa_registry import datasets, jsonio, owners
-from fa_registry.cores import usable_cores
+from fa_registry import datasets, jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.interrupts import deferred_interrupts
-from fa_registry.owners import LEASE
+from fa_registry.parallel import usable_cores
+from fa_registry.process_ownership import LEASE
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources, Room
+from fa_registry.studies.executors.base import ENDS, SILENCE, Capacity, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.claim import Claim, Signs, sign
+from fa_registry.tracking.lease import HeartbeatMonitor, LeaseHolder, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.writer import Keep
+from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.devices import MOST_PROCESSES, on_device
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.training.task import too_large
-from fa_registry.workflows.clusters import asked_resources, check_reach
-from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
+from fa_registry.workflows.cleanup import close_zombies
+from fa_registry.workflows.cluster_options import asked_resources, check_reach
+from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
+from fa_registry.workflows.coordination import StopTagPoller, stopped_by_tag, wait_for_others
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
-from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
-from fa_registry.workflows.leftovers import close_zombies
+from fa_registry.workflows.options import Cluster, RunSelector, StoreLocation
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.requests import Chosen, Cluster, Place
-from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
+from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
+from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker
 from fa_registry.workflows.training import (
     ELSEWHERE,
     TrainingJob,
-    asked_lease,
-    asked_seconds,
+    default_executor,
     ended_among,
     finished_but,
     kept_words,
     newest_finished,
     on_gpu,
+    parse_lease,
+    parse_seconds,
     training_steps,
     training_words,
-    usual_executor,
 )
-from fa_registry.workflows.watching import UNWATCHED, Watch, checked_watch
 
 LOG = logging.getLogger(__name__)
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
@@ -93,12 +93,12 @@ class StudyResult:
 
 
 def run_study(
-    chosen: Chosen,
-    place: Place = Place(),
+    chosen: RunSelector,
+    place: StoreLocation = StoreLocation(),
     jobs: str | int = 0,
     edition: str = "",
     stop_on: str = "",
-    keep: Keep = Keep(),
+    keep: RetentionOptions = RetentionOptions(),
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
@@ -111,13 +111,13 @@ def run_study(
 
     chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
     the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
-    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see
-    Resources. lease: see tracking.claim. cluster: what an executor of one is asked for. joins: as one worker of many, which begins
+    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the default_executor. silence: see
+    Resources. lease: see tracking.lease. cluster: what an executor of one is asked for. joins: as one worker of many, which begins
     at a place of its own in the study, writes no run of the study's own, and does not wait for what others train.
     """
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
     keep = replace(keep, states=keep.states or study.keep_states)
-    tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else launched_run()
+    tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else mlflow_run_in_progress()
     result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
     if adopted:
@@ -137,19 +137,19 @@ def run_study(
             keep=keep,
             data_root=place.data_root,
             watch=watch,
-            conformance=stated_conformance(spec, tracker.uri),
+            conformance=cached_conformance(spec, tracker.uri),
             device=chosen.device,
             lease=int(lease),
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
-        for spec in (_from_a_place_of_its_own(todo) if joins else todo)
+        for spec in (_check_working_dir(todo) if joins else todo)
     ]
     _train(training, study, result, resources, executor, tracker, adopted, joins)
     return _compared(tracker, result)
 
 
-def _from_a_place_of_its_own(specs: list[RunSpec]) -> list[RunSpec]:
+def _check_working_dir(specs: list[RunSpec]) -> list[RunSpec]:
     """The same specs in the same order, begun elsewhere: workers that start together do not all want the first."""
     first = random.randrange(len(specs))
     return specs[first:] + specs[:first]
@@ -159,7 +159,7 @@ def _train(
     jobs: list[TrainingJob],
     study: Study,
     result: StudyResult,
-    asked: Resources,
+    asked: JobResources,
     executor: str,
     tracker: MlflowTracker,
     adopted: str,
@@ -167,14 +167,14 @@ def _train(
 ) -> None:
     """Train the jobs below a run of the study's own. Nothing is written before the executor of this name has room for them."""
     specs = [job.spec for job in jobs]
-    executor = executor or usual_executor(specs, several=True)
+    executor = executor or default_executor(specs, several=True)
     asked = replace(asked, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
         executors.CATALOG.get(executor).opened(asked) as room,
         on_device(jobs[0].device),  # of several jobs in turns, none may give the card back before the last has ended
     ):
         check_reach(tracker.uri, room)
-        resources = replace(asked, at_once=at_once(asked, room, specs))
+        resources = replace(asked, at_once=concurrency(asked, room, specs))
         lease = jobs[0].lease
         tags = _study_tags(study) | sign(0, lease)
         parent, interrupted = adopted, False
@@ -183,7 +183,7 @@ def _train(
                 with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
                     parent = tracker.create(f"study {study.name}", tags, {})
             training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
-            with Claim(tracker, parent, lease) if parent else nullcontext():
+            with LeaseHolder(tracker, parent, lease) if parent else nullcontext():
                 _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
         except KeyboardInterrupt:
             interrupted = True
@@ -197,13 +197,13 @@ def _train_with_others(
     jobs: list[TrainingJob],
     study: Study,
     result: StudyResult,
-    resources: Resources,
+    resources: JobResources,
     executor: str,
     tracker: MlflowTracker,
     waits: bool,
 ) -> None:
     """Train all jobs, wait for those that others train, and train those that others left."""
-    signs, others = Signs(), []
+    signs, others = HeartbeatMonitor(), []
     while jobs or others:
         others += _train_all(jobs, study, result, resources, executor) if jobs else []
         of_spec = {job.spec.identity: job for job in others}
@@ -217,8 +217,8 @@ def _train_with_others(
 
         try:
             with stop_on_signal() as signal:
-                stop, specs = StopTag(tracker, study.name, signal), [job.spec for job in others]
-                done, free, held = settled(tracker, specs, finished, signs, stop, waits)
+                stop, specs = StopTagPoller(tracker, study.name, signal), [job.spec for job in others]
+                done, free, held = wait_for_others(tracker, specs, finished, signs, stop, waits)
         except Interrupted as error:
             LOG.warning("%s", error)
             result.stopped += [run_name(job.spec) for job in others]
@@ -255,7 +255,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 
 
 def _already_there(
-    study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool
+    study: Study, tracker: MlflowTracker, watch: MonitoredRules, force: bool, keep_trained: bool
 ) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
     """The runs that the store holds, the specs it does not hold yet, and all attempts at each, by its identity."""
     result, todo = StudyResult(study.name), []
@@ -271,7 +271,7 @@ def _already_there(
             result.stopped_early.append(run.run_id)
         else:
             result.present.append(run.run_id)
-    tell(result.other_code, keep_trained)
+    log_code_changes(result.other_code, keep_trained)
     return result, todo, attempts
 
 
@@ -282,7 +282,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
     LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
     if adopted:
         tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
-    elif study.twin.words and not tracker.search(_marks(study)):
+    elif study.twin.description and not tracker.search(_marks(study)):
         _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
     return _compared(tracker, result)
 
@@ -290,11 +290,11 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 def _marks(study: Study) -> dict[str, str]:
     """The tags by which an audit of the study finds out that it was this twin of it that was trained."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
-    return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.words else {})
+    return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
 
 
 def checked_study(
-    chosen: Chosen,
+    chosen: RunSelector,
     jobs: str | int,
     edition: str,
     stop_on: str,
@@ -302,7 +302,7 @@ def checked_study(
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
     cluster: Cluster = Cluster(),
-) -> tuple[Study, Resources, Watch]:
+) -> tuple[Study, JobResources, MonitoredRules]:
     """The study, what it may take (at_once 0: what suits the machine or the cluster) and what to look out for.
 
     Raises InvalidFields that names at once all that is wrong.
@@ -313,8 +313,8 @@ def checked_study(
         processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    quiet = asked_seconds("silence", silence, problems)
-    asked_lease(lease, problems)
+    quiet = parse_seconds("silence", silence, problems)
+    parse_lease(lease, problems)
     resources = asked_resources(executor, cluster, chosen.device, problems)
     try:
         study = chosen.as_asked
@@ -338,7 +338,7 @@ def _too_large(study: Study) -> list[str]:
 
 
 def _train_all(
-    jobs: list[TrainingJob], study: Study, result: StudyResult, resources: Resources, name: str
+    jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
 ) -> list[TrainingJob]:
     """Have the executor of this name train all, and sort the runs into `result` as they end.
 
@@ -376,12 +376,12 @@ def _study_tags(study: Study) -> dict[str, str]:
         **_marks(study),
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
-        schema.TAG_PROCESS: owners.process_tag(),
+        schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_NOTE: study_note(study),
     }
 
 
-def at_once(asked: Resources, room: Room, specs: Sequence[RunSpec]) -> int:
+def concurrency(asked: JobResources, room: Capacity, specs: Sequence[RunSpec]) -> int:
     """How many runs train at a time: as many as were asked for, on a cluster no more than it has room for."""
     if not room.at_once:
         return asked.at_once or default_processes(specs)
@@ -437,16 +437,20 @@ def study_note(study: Study) -> str:
     """What the study asks and of which runs, in Markdown. An audit writes what it found above this."""
     labels = dict.fromkeys(spec.label for spec in study.specs)
     seeds = sorted({spec.seed for spec in study.specs})
-    sizes = [counted(len(study.specs), "run"), counted(len(study.settings), "setting"), counted(len(seeds), "seed")]
+    sizes = [
+        pluralise(len(study.specs), "run"),
+        pluralise(len(study.settings), "setting"),
+        pluralise(len(seeds), "seed"),
+    ]
     asked = [
         f"**{markdown_text(study.title)}**",
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
-    if study.cost and not study.twin.words:  # the file's words are of the study as it stands there
+    if study.cost and not study.twin.description:  # the file's words are of the study as it stands there
         asked.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(asked)
 
 
-def counted(number: int, what: str) -> str:
+def pluralise(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"

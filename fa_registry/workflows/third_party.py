@@ -13,15 +13,15 @@ from contextlib import suppress
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
-from fa_registry.catalog import IMPORTED, Catalog, Location, source_digest
 from fa_registry.diagnostics.base import Diagnostic, Measured
+from fa_registry.disk_spill import replace_fields
 from fa_registry.errors import Interrupted, RegistryError
+from fa_registry.plugin_registry import IMPORTED, Catalog, Location, source_digest
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
-from fa_registry.shelf import but
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.studies.workers import apart, supervise
+from fa_registry.studies.worker_processes import run_in_subprocess, supervise
 from fa_registry.tracking.base import StoredRun
 from fa_registry.training.measuring import without_built_in
 
@@ -76,7 +76,7 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
         {**extra.conventions, **ours.conventions},
         dict(sorted({**{name: why for name, why in extra.failures.items() if name in names}, **ours.failures}.items())),
     )
-    return but(record, measurements=measurements, integrity=integrity)
+    return replace_fields(record, measurements=measurements, integrity=integrity)
 
 
 def third_party_part(measurements: Measurements) -> Measurements:
@@ -105,7 +105,7 @@ def third_party_cards() -> dict[str, Any]:
     """Return the cards of third-party diagnostics as JSON; they are imported in another process."""
     if not diagnostics.CATALOG.third_party():
         return {}
-    end = apart(_cards_there, CARDS_SECONDS)
+    end = run_in_subprocess(_cards_there, CARDS_SECONDS)
     return json.loads(end.value) if end.kind == "done" else {}
 
 
@@ -139,5 +139,5 @@ def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
     for catalog, name in named:
         with suppress(RegistryError):  # not installed: nothing of it was imported
             location = catalog.location(name)
-            if not location.own:
+            if not location.is_builtin:
                 yield location

@@ -16,24 +16,24 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.architectures import Adapted, unwrapped
+from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.records import Measurements, Reading, RunSpec
-from fa_registry.tracking.writer import Keep, RunWriter
-from fa_registry.training.checks import Checks
+from fa_registry.text_safety import name_problem
+from fa_registry.tracking.writer import RetentionOptions, RunWriter
 from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
-from fa_registry.training.loop import EpochRow, Outcome, has_diverged
-from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
-from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
+from fa_registry.training.input_validation import Checks
+from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
 from fa_registry.training.specs import INTEGERS
-from fa_registry.visible import unfit
+from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
+from fa_registry.training.user_task import DIGITS, OWN, EpochJournal, UserTask, structure
 from fa_registry.workflows.editions import DEFAULT_EDITION
-from fa_registry.workflows.own_loops import from_factory
+from fa_registry.workflows.rule_monitor import Monitor, checked_watch
 from fa_registry.workflows.stores import open_tracker, registry_folder
-from fa_registry.workflows.watching import Monitor, checked_watch
+from fa_registry.workflows.user_loops import from_factory
 
 LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # what a loop may tell of its own besides the test accuracy
@@ -45,7 +45,7 @@ STATED = "method, seed, data set, accuracies and losses are what the loop's auth
 DRAWS = 20  # of the null, as for a run of ours
 
 
-class Tracked:
+class TrackedRun:
     """One run of a loop of somebody else's. Made by `track`; a context.
 
     run_id: in the store. done: epochs that are measured; of a loop that goes on, where it goes on. fired: rule of the edition →
@@ -54,11 +54,11 @@ class Tracked:
 
     def __init__(
         self,
-        task: OwnTask,
+        task: UserTask,
         network: nn.Module,
-        rule: OwnCredit,
+        rule: UserCreditRule,
         writer: Callable[[], RunWriter],
-        rows: OwnRows,
+        rows: EpochJournal,
         freezing: AbstractContextManager[Any] | None = None,
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
@@ -77,7 +77,7 @@ class Tracked:
     def fired(self) -> Mapping[str, int]:
         return dict(self._monitor.fired)
 
-    def __enter__(self) -> Tracked:
+    def __enter__(self) -> TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)
             self._start()
@@ -93,7 +93,7 @@ class Tracked:
         self._writer = self._begin()
         try:
             self._writer.start(self._task.network if first else None)
-            self._writer.restore(earlier)
+            self._writer.restore_rows(earlier)
             self._monitor = Monitor(checked_watch(DEFAULT_EDITION, "", []), self._writer.tag, earlier)
             self.done = earlier[-1].epoch if earlier else 0
             if first:
@@ -148,12 +148,12 @@ class Tracked:
             spec = self._task.spec
             if not spec.epochs:
                 spec = dataclasses.replace(spec, epochs=self.done)
-                self._writer.specify(spec)
+                self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
             told = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
             final = self._task.with_conventions(self._measured(told, None, MOMENTS), self._source)
-            self._writer.complete(Outcome(status, self.done, final, stepping="a loop of its author's own"))
+            self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:
             self._writer.fail(failure)
@@ -215,7 +215,7 @@ def track(
     experiment: str = "",
     store: str = "",
     resume: bool = False,
-) -> Tracked:
+) -> TrackedRun:
     """A context in which a loop of one's own is a run: `run.epoch(test_accuracy=…)` once an epoch, and all else is written.
 
     Args:
@@ -252,28 +252,28 @@ def track(
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
-    if isinstance(network, Adapted) and network.is_skip_open:
-        with torch.no_grad(), diagnostics.evaluating(network):
+    if isinstance(network, AdaptedNetwork) and network.is_skip_open:
+        with torch.no_grad(), diagnostics.eval_mode(network):
             network(x, return_hidden=True)  # which finds out whether the sites return residual branches
     inner = _inner(network)
     frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: words for name, words in known.items() if words}}
-    task = OwnTask(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
-    rule = OwnCredit("track", model, None if frozen else credit, fresh, DRAWS)
+    task = UserTask(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
+    rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
-    rows = OwnRows(registry_folder(tracker.uri) / "own_loops", spec, resume)
-    keep = Keep(checkpoint_every, Keep().points if epochs else 0)
+    rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
+    keep = RetentionOptions(checkpoint_every, RetentionOptions().points if epochs else 0)
     freezing = frozen_control(network, frozen) if control else None
-    return Tracked(
+    return TrackedRun(
         task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows, freezing
     )
 
 
 def _inner(network: nn.Module) -> nn.Module:
     """The author's own model."""
-    return network.model if isinstance(network, Adapted) else network
+    return network.model if isinstance(network, AdaptedNetwork) else network
 
 
 def _name(batch: tuple[Tensor, Tensor]) -> str:
@@ -299,7 +299,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
 def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
     texts = {"method": method, "dataset": dataset, "study": study}
     problems = [] if method else ["method: expected what the rule is called"]
-    problems += [f"{name}: {unfit(text)}" for name, text in texts.items() if text and unfit(text)]
+    problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
     for name, number in (("seed", seed), ("epochs", epochs)):
         least, most = INTEGERS[name]
         whole = isinstance(number, int) and not isinstance(number, bool)
@@ -371,7 +371,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
                 "readout": network.readout,
                 "gradient": network.gradient,
             }
-            if isinstance(network, Adapted)
+            if isinstance(network, AdaptedNetwork)
             else {}
         ),
         "credit": "" if credit is None else getattr(credit, "__qualname__", type(credit).__name__),

@@ -12,37 +12,45 @@ from typing import Any
 
 from fa_registry import datasets, jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError
-from fa_registry.owners import LEASE
+from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
+from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
-from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, hold, holder, take
+from fa_registry.tracking.lease import (
+    LONGEST,
+    SHORTEST,
+    HeartbeatMonitor,
+    LeaseLost,
+    acquire,
+    lease_owner,
+    set_lease_state,
+)
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.refusals import refused
-from fa_registry.tracking.resuming import KeptState
-from fa_registry.tracking.writer import Keep, RunWriter
-from fa_registry.training.code import FIRST, code_of, runs_others_code
+from fa_registry.tracking.resume_upload import KeptState
+from fa_registry.tracking.store_errors import refused
+from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
 from fa_registry.training.devices import device_of, on_device
-from fa_registry.training.loop import EpochRow, Outcome, training
+from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name, whole_number
-from fa_registry.training.task import Task, check_room, prepare, too_large
+from fa_registry.training.task import Task, build_task, check_room, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
-from fa_registry.visible import unfit
-from fa_registry.workflows.clusters import asked_resources, check_reach
-from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
+from fa_registry.workflows.cleanup import close_gone, close_zombies, resume_folder
+from fa_registry.workflows.cluster_options import asked_resources, check_reach
+from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
+from fa_registry.workflows.coordination import StopTagPoller, StudySnapshot, stopped_by_tag, wait_for_others
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
-from fa_registry.workflows.elsewhere import Overview, StopTag, settled, stopped_by_tag
-from fa_registry.workflows.leftovers import close_gone, close_zombies, resume_folder
+from fa_registry.workflows.options import Cluster, StoreLocation
 from fa_registry.workflows.progress import Progress, joined
-from fa_registry.workflows.requests import Cluster, Place
-from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
-from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
+from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_words
+from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, registry_folder
 
 LOG = logging.getLogger(__name__)
 ELSEWHERE = "elsewhere"  # how a job ends whose spec another process trains
@@ -54,7 +62,7 @@ class TrainingJob:
     """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
 
     watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
-    device: which of several cards, `cuda:1`. lease: see tracking.claim. known: ids of runs of this spec that are there already and
+    device: which of several cards, `cuda:1`. lease: see tracking.lease. known: ids of runs of this spec that are there already and
     do not count; one that ends elsewhere meanwhile does. yields: whether this job gives way where another process trains the spec.
     """
 
@@ -66,9 +74,9 @@ class TrainingJob:
     study_run: str = ""
     adopt: str = ""
     threads: int = 1
-    keep: Keep = Keep()
+    keep: RetentionOptions = RetentionOptions()
     data_root: str = ""
-    watch: Watch = UNWATCHED
+    watch: MonitoredRules = UNWATCHED
     conformance: Mapping[str, Any] = field(default_factory=dict)
     device: str = ""
     lease: int = LEASE
@@ -80,7 +88,7 @@ class TrainingJob:
         return Path(self.data_root) if self.data_root else None
 
 
-def headline(outcome: Outcome) -> dict[str, float]:
+def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """The figures people look at first; those without a value are left out."""
     names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
     known = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
@@ -126,11 +134,11 @@ def _training_steps(
     if (
         not job.yields or not overview.alone
     ):  # else a run is made first, and one look will do: the one that `take` needs
-        attempts.look()
-    if job.yields and (other := finished(attempts.seen) or holder(attempts.seen, attempts.signs)):
-        overview.tell(free=False)
+        attempts.refresh()
+    if job.yields and (other := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
+        overview.record_outcome(free=False)
         return _elsewhere(other)
-    task = prepare(job.spec, device_of(job.spec.device_class), job.root)
+    task = build_task(job.spec, device_of(job.spec.device_class), job.root)
     check_room(task)
     with refused(FILES):
         own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
@@ -139,16 +147,16 @@ def _training_steps(
     attempts.mine = mine
     try:
         if not job.yields:
-            hold(tracker, mine, params)
+            set_lease_state(tracker, mine, params)
         else:
-            other = take(tracker, mine, attempts.look, finished, attempts.signs, params)
-            overview.tell(free=not other)
+            other = acquire(tracker, mine, attempts.refresh, finished, attempts.signs, params)
+            overview.record_outcome(free=not other)
             if other:
-                writer.withdraw()
+                writer.discard_run()
                 return _elsewhere(other)
         kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
         with writer.claim:
-            return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
+            return (yield from _trained(job, task, writer, kept, StopTagPoller(tracker, job.study, stop), report))
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
@@ -159,21 +167,21 @@ class _Attempts:
 
     def __init__(self, tracker: Tracker, identity: str):
         self._tracker, self._identity = tracker, identity
-        self.signs = Signs()
+        self.signs = HeartbeatMonitor()
         self.seen: Sequence[StoredRun] = ()
         self.mine = ""  # the run that this process has made; while it waits its turn it gives no sign of life
 
-    def look(self) -> Sequence[StoredRun]:
+    def refresh(self) -> Sequence[StoredRun]:
         self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
         close_gone(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
         return self.seen
 
 
 @lru_cache(maxsize=2)
-def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, Overview]:
+def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
     """Of all jobs that this process takes in turns: opening a store asks it for all of its experiments."""
     tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
-    return tracker, Overview(tracker, study)
+    return tracker, StudySnapshot(tracker, study)
 
 
 def _elsewhere(run: StoredRun) -> TrainingResult:
@@ -195,16 +203,16 @@ def _trained(
         with refused(FILES):
             kept.fetch(resume.path, beyond=resume.reached())
             rows = resume.read_into(trainer)
-            writer.start(prepare(job.spec, task.device, job.root).network if rows else task.network)
-            writer.restore(rows)
+            writer.start(build_task(job.spec, task.device, job.root).network if rows else task.network)
+            writer.restore_rows(rows)
         monitor = Monitor(watch, writer.tag, rows)
         listener = _Listener(writer, resume, kept, monitor, report)
-        outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        outcome = yield from train_epochs(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
             writer.record_training(trainer)
             writer.complete(outcome)
-    except TakenOver as error:
-        writer.give_up()
+    except LeaseLost as error:
+        writer.abandon()
         LOG.warning("%s", error)
         return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
     except Interrupted as error:
@@ -243,12 +251,14 @@ def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
     return "This run could not be kept either: it goes on from its last resume file, or begins again"
 
 
-def _resume_name(spec: RunSpec, watch: Watch) -> str:
+def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
     """A run that a rule may end has a resume file of its own: the other's state may lie beyond its end.
 
     So has one of other code than version 1 of ours: half a run of a method before it was edited is no half of one after.
     """
-    changed = {name: entry for name, entry in code_of(spec).items() if entry != FIRST and "diagnostics/" not in name}
+    changed = {
+        name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
+    }
     parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed) if part]
     return "-".join([spec.identity, *parts])
 
@@ -280,12 +290,12 @@ def _note(row: EpochRow) -> str:
     return ""
 
 
-def finished_run(tracker: Tracker, spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
+def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
     """The run of this spec that makes training it needless, if there is one: see `newest_finished`."""
     return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
 
 
-def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
+def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
     """Of a spec's runs the newest complete (or diverged: it would diverge again) one.
 
     Where there is none, one that was stopped early by the very same wish: it would be stopped there again.
@@ -306,7 +316,9 @@ def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
     return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
 
 
-def finished_but(known: Iterable[str], watch: Watch) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
+def finished_but(
+    known: Iterable[str], watch: MonitoredRules
+) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
     """As `newest_finished`, but for the runs with these ids."""
 
     def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
@@ -329,7 +341,7 @@ def training_words(result: TrainingResult) -> str:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainResult:
     """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was.
 
     other_code: what changed since the run that was there before was trained, a line a member; it was kept, or trained again.
@@ -346,23 +358,23 @@ class Trained:
 
 def run_train(
     fields: Mapping[str, Any],
-    place: Place = Place(),
+    place: StoreLocation = StoreLocation(),
     study: str = "",
     edition: str = "",
     stop_on: str = "",
     threads: int = 1,
-    keep: Keep = Keep(),
+    keep: RetentionOptions = RetentionOptions(),
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
-) -> Trained:
+) -> TrainResult:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
     fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
     of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
-    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see Resources. keep: of its
+    trained again. executor: a name of studies.executors.CATALOG; empty: the default_executor. silence: see Resources. keep: of its
     weights and points. Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
     spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
@@ -370,7 +382,7 @@ def run_train(
     attempts = [] if force else tracker.search({schema.TAG_SPEC: spec.identity})
     present = newest_finished(attempts, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
-    tell({run_name(spec): changed} if changed else {}, keep_trained)
+    log_code_changes({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
         return _there(tracker, present, changed)
     if words := study and stopped_by_tag(tracker, study):
@@ -384,34 +396,34 @@ def run_train(
         tracker.uri,
         experiment_id=tracker.experiment_id,
         study=study,
-        adopt=launched_run(),
+        adopt=mlflow_run_in_progress(),
         threads=threads,
         keep=keep,
         data_root=place.data_root,
         watch=watch,
-        conformance=stated_conformance(spec, tracker.uri),
+        conformance=cached_conformance(spec, tracker.uri),
         device=str(fields.get("device", "")),
         lease=int(lease),
         known=ended_among(attempts),
         yields=not force,
     )
     while True:
-        result = _trained_by(executor or usual_executor([spec]), job, resources, tracker)
+        result = _trained_by(executor or default_executor([spec]), job, resources, tracker)
         if result.status != ELSEWHERE:
             return replace(_there(tracker, tracker.get(result.run_id), changed), result=result)
         with stop_on_signal() as stop:
-            done, _, _ = settled(tracker, [spec], finished_but(job.known, watch), Signs(), stop)
+            done, _, _ = wait_for_others(tracker, [spec], finished_but(job.known, watch), HeartbeatMonitor(), stop)
         if done:
             return _there(tracker, done[spec.identity], changed)
 
 
-def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> Trained:
+def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
     page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
     ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
-    return Trained(run.run_id, run.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
+    return TrainResult(run.run_id, run.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
 
 
-def _trained_by(executor: str, job: TrainingJob, resources: Resources, tracker: Tracker) -> TrainingResult:
+def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
     """The job's result; what it was refused with or broke with is raised."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
@@ -433,12 +445,12 @@ def _checked(
     silence: str | int,
     threads: int,
     lease: str | int,
-) -> tuple[RunSpec, Watch, Resources]:
+) -> tuple[RunSpec, MonitoredRules, JobResources]:
     """What to train, what to look out for and what it may take; everything that is wrong is named at once."""
-    problems = [f"study: {unfit(study)}"] if study and unfit(study) else []
+    problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
-    quiet = asked_seconds("silence", silence, problems)
-    asked_lease(lease, problems)
+    quiet = parse_seconds("silence", silence, problems)
+    parse_lease(lease, problems)
     spec = None
     try:
         spec = parse_spec(fields)
@@ -453,7 +465,7 @@ def _checked(
     return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=quiet)
 
 
-def asked_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
+def parse_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
     """The seconds; what is wrong with them is added to `problems`."""
     try:
         return whole_number(typed, least=least, **({} if most is None else {"most": most}))
@@ -462,11 +474,11 @@ def asked_seconds(name: str, typed: str | int, problems: list[str], least: int =
         return least
 
 
-def asked_lease(typed: str | int, problems: list[str]) -> int:
-    return asked_seconds("lease", typed, problems, SHORTEST, LONGEST)
+def parse_lease(typed: str | int, problems: list[str]) -> int:
+    return parse_seconds("lease", typed, problems, SHORTEST, LONGEST)
 
 
-def usual_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
+def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Who trains these: runs of other packages' code in processes of their own, which it may end; so do `several` on the CPU.
 
     All else runs in this process: on a GPU jobs share the card in turns, and into one alone a debugger can look.
@@ -490,7 +502,7 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
     return any(spec.device_class == "cuda" for spec in specs)
 
 
-def _run_by(executor: str, job: TrainingJob, resources: Resources, name: str) -> JobEvent:
+def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
     """Run the job under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"

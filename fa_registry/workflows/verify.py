@@ -15,7 +15,7 @@ from fa_registry.records import AuditReport, Check, Integrity, RunRecord
 from fa_registry.reporting.pages.notes import Notes
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.pages import check_audit_pages, check_run_pages
+from fa_registry.tracking.page_digests import check_audit_pages, check_run_pages
 from fa_registry.tracking.reader import check_files, check_seal, table_history
 from fa_registry.tracking.schema import TAG_AUDIT
 from fa_registry.workflows.audit_proof import (
@@ -29,11 +29,11 @@ from fa_registry.workflows.audit_proof import (
     rendered_again,
     verdict_tag_differences,
 )
-from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
+from fa_registry.workflows.duplicate_weights import compared
+from fa_registry.workflows.options import RemeasureOptions, RunSelector
+from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import LARGEST, existing, load_report, recorded_report
-from fa_registry.workflows.requests import Chosen, Measuring
-from fa_registry.workflows.same_weights import compared
-from fa_registry.workflows.selection import select
+from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
@@ -56,7 +56,7 @@ BUNDLE = ".zip"  # ends the name of a file that is a bundle, and no audit.json
 
 
 def run_verify(
-    report_file: str, chosen: Chosen, measuring: Measuring, store: str = "", key: str = ""
+    report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
     """Verify a report, a bundle, or the chosen runs; UsageError unless it is one of these, and chosen in one way."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
@@ -72,7 +72,7 @@ def run_verify(
     return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
 
 
-def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
+def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
     """Recompute every selected run from its artifacts and compare with what it logged; then check the audits that judged them.
 
     A run's verdict tags and attached pages have to be what its audit's report gives; the report is judged again, and its pages
@@ -83,22 +83,22 @@ def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[V
     if problems:
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
-    runs = select(tracker, chosen).runs
+    runs = select_runs(tracker, chosen).runs
     audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     proven = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
     verified = [
-        _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in gather_all(tracker, runs, checked)
+        _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasure_all(tracker, runs, checked)
     ]
     return [*verified, *proven]
 
 
-def _verified(tracker: Tracker, gathered: Gathered, checks: Sequence[Check]) -> Verification:
+def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]) -> Verification:
     """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
     run, record = gathered.run, gathered.record
     if not record:
-        state = "mismatch" if gathered.gap.kind == "integrity" else "unverifiable"
-        return Verification(run.run_id, run.name, Integrity(state, (gathered.gap.reason,)))
+        state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
+        return Verification(run.run_id, run.name, Integrity(state, (gathered.exclusion.reason,)))
     pages, check = {}, Check(PAGES, "agrees", "those that audits attached are as they were written")
     try:
         pages = check_run_pages(tracker, run)

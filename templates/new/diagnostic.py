@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, missing, readings
-from fa_registry.quantities import Quantity
+from fa_registry.metrics import Metric
 
 
 class Skeleton(Diagnostic):
@@ -14,7 +14,7 @@ class Skeleton(Diagnostic):
         symbol="P(Γ > 0)",
         line="share of samples whose credit has a positive cosine with the gradient",
         quantities=(
-            Quantity("skeleton", "P(Γ > 0)", "share of samples", kind="pct", where="site"),
+            Metric("skeleton", "P(Γ > 0)", "share of samples", kind="pct", where="site"),
         ),  # what pages, forms, CSV and charts call it
         unit="fraction",
         range="0 to 1",

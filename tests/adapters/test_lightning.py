@@ -47,9 +47,9 @@ def data():
 
 
 def fit(module, **options):
-    from fa_registry.adapters.lightning import Tracking
+    from fa_registry.adapters.lightning import LightningCallback
 
-    callback = Tracking(model=lambda module: module.network, eval=data(), method="mine", seed=7, **options)
+    callback = LightningCallback(model=lambda module: module.network, eval=data(), method="mine", seed=7, **options)
     quiet = {
         "logger": False,
         "enable_checkpointing": False,

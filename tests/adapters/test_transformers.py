@@ -47,7 +47,7 @@ def data():
 
 @pytest.mark.parametrize("evaluates", ["epoch", "no"])
 def test_a_training_is_a_run_with_its_epochs(workplace, tmp_path, evaluates):
-    from fa_registry.adapters.transformers import Tracking
+    from fa_registry.adapters.transformers import TransformersCallback
 
     (x, y), bert = data(), model()
     rows = [{"input_ids": tokens, "labels": label} for tokens, label in zip(x, y, strict=True)]
@@ -62,7 +62,7 @@ def test_a_training_is_a_run_with_its_epochs(workplace, tmp_path, evaluates):
         use_cpu=True,
         disable_tqdm=True,
     )
-    callback = Tracking(model=adapted, eval=(x, y), method="mine", seed=7)
+    callback = TransformersCallback(model=adapted, eval=(x, y), method="mine", seed=7)
     trainer = transformers.Trainer(
         bert,
         arguments,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fa_registry.analyses import CATALOG, Analysis, Cell, Table
+from fa_registry.analyses import CATALOG, Analysis, AnalysisCell, AnalysisTable
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunRecord, Series
@@ -100,17 +100,17 @@ def analysed(name: str, records: Sequence[RunRecord], edition: str | Edition = "
     return CATALOG.get(name.replace("-", "_")).run(report_of(records, rules, **changes), rules)
 
 
-def row(table: Table, **wanted: str | float) -> Mapping[str, Cell]:
+def row(table: AnalysisTable, **wanted: str | float) -> Mapping[str, AnalysisCell]:
     """The one row with these words, or these numbers, in its cells."""
     found = [row for row in table.rows if all(value in shown(row[name]) for name, value in wanted.items())]
     assert len(found) == 1, f"{len(found)} rows of {table.name} have {wanted}"
     return found[0]
 
 
-def shown(cell: Cell) -> tuple:
+def shown(cell: AnalysisCell) -> tuple:
     return (cell.text, cell.reading.value if cell.reading else None)
 
 
-def values(cells: Mapping[str, Cell], *names: str) -> list:
+def values(cells: Mapping[str, AnalysisCell], *names: str) -> list:
     """The numbers of a row, the reason where there is none."""
     return [cells[name].reading.reason or cells[name].reading.value for name in names]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fa_registry.quantities import symbol_of
+from fa_registry.metrics import symbol_of
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, row, run, values
 
 D1, D2 = "growth_max", "g_norm_mean_ce_L"

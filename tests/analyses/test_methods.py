@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.analyses import CATALOG, Analysis, Cell, Column, Table
+from fa_registry.analyses import CATALOG, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.analyses._methods import mean_cell, trained
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Exclusion, Reading
@@ -137,15 +137,17 @@ def test_a_report_of_other_rules_is_refused():
 
 def test_wrong_tables_are_refused():
     with pytest.raises(ValueError, match="expected a kind of text"):
-        Column("a", "words", kind="number")
+        AnalysisColumn("a", "words", kind="number")
     with pytest.raises(ValueError, match="a cell holds a number"):
-        Cell()
+        AnalysisCell()
     with pytest.raises(ValueError, match=r"row 0: not its columns and cells: a, b"):
-        Table("t", "T", (Column("a", "words"),), ({"b": Cell(text="x")},))
+        AnalysisTable("t", "T", (AnalysisColumn("a", "words"),), ({"b": AnalysisCell(text="x")},))
 
 
 def test_no_nan_goes_into_a_file():
-    table = Table("t", "T", (Column("a", "words"),), ({"a": Cell(Reading(1.0), interval=(math.nan, 1.0))},))
+    table = AnalysisTable(
+        "t", "T", (AnalysisColumn("a", "words"),), ({"a": AnalysisCell(Reading(1.0), interval=(math.nan, 1.0))},)
+    )
     analysis = dataclasses.replace(analysed("penalty", demo()), tables=(table,))
     with pytest.raises(ValueError, match="nan"):
         jsonio.canonical(analysis)

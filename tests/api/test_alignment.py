@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import fa_registry
-from fa_registry.diagnostics import look
+from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields
-from fa_registry.training.bench import credits_under
-from fa_registry.training.own import NO_FRESH, NOT_GIVEN
+from fa_registry.training.probe_context import credits_under
+from fa_registry.training.user_model import NO_FRESH, NOT_GIVEN
 from tests.api.models import CLASSES, DEPTH, WIDTH, batch, build, indifferent
 from tests.helpers.small import trained
 
@@ -60,7 +60,7 @@ def test_it_is_the_gamma_of_a_run_of_the_registry_bit_by_bit():
     task = trainer.task
 
     def credit(model, x, y):
-        return credits_under(task, task.feedback, look(model, x, y))
+        return credits_under(task, task.feedback, run_forward_backward(model, x, y))
 
     found = fa_registry.alignment(task.network, task.eval_batch, credit).measured
     for name in ("gamma", "gamma_median", "gamma_batch", "h_norm", "g_norm", "fidelity"):

@@ -14,9 +14,9 @@ from torch import nn
 
 import fa_registry
 from fa_registry import jsonio
-from fa_registry.api import DiagnosisReport
 from fa_registry.architectures import adapt
 from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.published_api import DiagnosisReport
 from tests.api.models import CLASSES, DEPTH, Detached, batch, batches, build, exploded, indifferent
 from tests.helpers.small import tiny_task
 
@@ -82,8 +82,8 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
 def test_stability_is_that_of_the_registry():
     """The same weights and batches as `measure` takes give the same figure."""
     from fa_registry.seeding import generator
-    from fa_registry.training.bench import disjoint_batches, stability_split
     from fa_registry.training.measuring import measure
+    from fa_registry.training.probe_context import disjoint_batches, stability_split
 
     task = tiny_task()
     draw = generator(task.spec.seed, "evaluation")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import fa_registry
 from fa_registry.architectures import adapt
-from fa_registry.diagnostics import look, observe
+from fa_registry.diagnostics import observe, run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
 from tests.architectures.adapted_models import SEED, STEPS, WIDTH, Branch, Model, batch, build, twin
 from tests.architectures.drawing import CLASSES, normal
@@ -312,8 +312,8 @@ def test_a_model_that_speaks_otherwise_shows_the_same(returns, state):
     plain = build("inside", 2)
     spoken = Spoken(plain, returns)
     reads = {"inputs": lambda x: {"values": x}, "output": lambda out: out.logits, "state": state}
-    ours = look(adapt(plain, skip="inside", readout="norm"), x, y)
-    other = look(adapt(spoken, skip="inside", readout="inner.norm", **reads), x, y)
+    ours = run_forward_backward(adapt(plain, skip="inside", readout="norm"), x, y)
+    other = run_forward_backward(adapt(spoken, skip="inside", readout="inner.norm", **reads), x, y)
     for left, right in zip(
         other.single.gradients + other.single.hidden, ours.single.gradients + ours.single.hidden, strict=True
     ):
@@ -375,7 +375,7 @@ def agree(found: torch.Tensor, expected: torch.Tensor) -> bool:
 def test_logits_states_and_gradients_are_autograds(name, looked_at):
     both = pair(name)
     network = both.ours if looked_at == "ours" else adapt(both.plain, skip=both.plain.skip)
-    seen = look(network, images(), LABELS, double=False).single
+    seen = run_forward_backward(network, images(), LABELS, double=False).single
     logits, states, gradients = autograd_figures(both.plain, images(), LABELS)
     assert agree(both.plain(images()), logits)  # run block by block it is still the untouched model
     assert agree(seen.logits, logits)
@@ -399,9 +399,9 @@ def test_the_published_heuristic_measures_another_network(name):
 @pytest.mark.parametrize("name", INSIDE)
 def test_a_skip_inside_that_is_declared_outside_is_refused(name):
     with pytest.raises(UsageError, match="declare skip='inside'"):
-        look(adapt(pair(name).plain, skip="outside"), images(), LABELS, double=False)
+        run_forward_backward(adapt(pair(name).plain, skip="outside"), images(), LABELS, double=False)
 
 
 def test_a_skip_outside_that_is_declared_inside_is_refused():
     with pytest.raises(UsageError, match="declare skip='outside'"):
-        look(adapt(pair("resmlp").plain, skip="inside"), images(), LABELS, double=False)
+        run_forward_backward(adapt(pair("resmlp").plain, skip="inside"), images(), LABELS, double=False)

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from fa_registry.training.step import exact_step
+from fa_registry.training.step import backprop_step
 from tests.architectures.drawing import CLASSES, normal
 from tests.architectures.plain_models import PATCH, PLAIN, SHAPE, WIDTH, ours, pair
 
@@ -32,7 +32,7 @@ def test_a_checkpoint_of_either_loads_into_the_other(name):
 def test_every_parameters_gradient_is_the_plain_models(name):
     """In training mode, where a BatchNorm follows its batch."""
     both, images = pair(name), normal(6, *SHAPE)
-    exact_step(both.ours.train(), images, LABELS, penalty=0.0)
+    backprop_step(both.ours.train(), images, LABELS, penalty=0.0)
     nn.functional.cross_entropy(both.plain.train()(images), LABELS).backward()
     expected = {parameter: one.grad for parameter, one in both.plain.named_parameters()}
     for parameter, one in both.ours.named_parameters():

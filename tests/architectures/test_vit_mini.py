@@ -7,7 +7,7 @@ import torch
 
 from fa_registry.architectures.vit_mini import PLUGIN, class_token
 from fa_registry.errors import InvalidFields
-from fa_registry.positions import summed
+from fa_registry.token_axes import sum_over_positions
 from tests.architectures.drawing import (
     CLASSES,
     assert_drawn_from_its_generator_alone,
@@ -117,7 +117,7 @@ def test_a_row_of_credit_goes_to_all_tokens_alike_or_to_the_class_token():
     torch.testing.assert_close(everywhere, (row / 7)[:, None].expand(2, 7, 16), rtol=1e-12, atol=0)
     assert torch.equal(at_class[:, 0], row) and at_class[:, 1:].eq(0).all()
     assert at_class.shape == state.shape
-    torch.testing.assert_close(summed(at_class), summed(everywhere), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sum_over_positions(at_class), sum_over_positions(everywhere), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("broadcast", ["all", "class"])

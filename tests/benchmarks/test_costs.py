@@ -33,11 +33,11 @@ from benchmarks.timing import Spread
 from fa_registry import methods
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.captured import CAPTURED
+from fa_registry.training.cuda_graph import CAPTURED
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.rule_monitor import checked_watch
 from fa_registry.workflows.training import TrainingResult
-from fa_registry.workflows.watching import checked_watch
 from tests.helpers.small import RAW, tiny_task
 
 CPU = torch.device("cpu")
@@ -53,7 +53,7 @@ def test_what_is_timed_is_a_complete_and_tracked_run(monkeypatch, workplace):
 
 
 def test_the_bare_run_has_all_its_epochs_every_time():
-    trainer = Trainer(run_cost.prepare(run_cost._spec(0, 2, CPU), CPU))
+    trainer = Trainer(run_cost.build_task(run_cost._spec(0, 2, CPU), CPU))
     bare = run_cost._bare(trainer)
     assert [bare().epochs, bare().epochs] == [2, 2]
 
@@ -68,7 +68,7 @@ def test_the_first_run_is_not_counted_and_the_bare_epochs_are_taken_off(monkeypa
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_card_the_bare_run_has_its_graphs():
     device = torch.device("cuda")
-    trainer = Trainer(run_cost.prepare(run_cost._spec(0, 4, device), device))
+    trainer = Trainer(run_cost.build_task(run_cost._spec(0, 4, device), device))
     run_cost._bare(trainer)()
     assert trainer.stepping == CAPTURED
 

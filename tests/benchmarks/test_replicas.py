@@ -10,8 +10,8 @@ import torch
 
 from benchmarks.replicas import ALONE, STACKED, TURNS, UNROLLED, Unrolled, compare_ways, way_lines
 from benchmarks.stacked import StackedDfa
-from fa_registry.training.captured import CAPTURED, WARM_UP
-from fa_registry.training.task import prepare
+from fa_registry.training.cuda_graph import CAPTURED, WARM_UP
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_spec, tiny_task, weights_equal
 
@@ -48,7 +48,7 @@ def test_stacked_replicas_take_the_steps_of_separate_ones():
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_replica_reads_its_own_indices(device):
     """On a card the first steps warm up, and the last are replayed, on a stream of their own."""
-    task = prepare(tiny_spec(device=device), torch.device(device))
+    task = build_task(tiny_spec(device=device), torch.device(device))
     plain = dataclasses.replace(task, splits=dataclasses.replace(task.splits, augment=middle))
     stacked = StackedDfa([Trainer(plain)] * 2)
     trainers = [Trainer(dataclasses.replace(plain, network=copy.deepcopy(plain.network))) for _ in range(2)]
@@ -71,14 +71,14 @@ def test_every_replica_reads_its_own_indices(device):
 def test_unrolled_steps_are_the_single_ones():
     single, many = Trainer(tiny_task()), Trainer(tiny_task())
     Unrolled(many, 3).steps(2)()
-    single.take((torch.arange(6 * 128) % 1437).split(128))
+    single.train_batch((torch.arange(6 * 128) % 1437).split(128))
     assert weights_equal(single.task.network, many.task.network)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_all_ways_run_and_are_told_apart(device):
     found = compare_ways(
-        lambda seed: Trainer(prepare(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
+        lambda seed: Trainer(build_task(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
     )
     assert set(found) == {ALONE, TURNS, STACKED, UNROLLED}
     assert all(spread.low > 0 for spread in found.values())

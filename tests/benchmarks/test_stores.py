@@ -25,11 +25,11 @@ from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
 from benchmarks.verb_cost import Cost, Costs, cost_of
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.quantities import DECLARED, SITE_TABLES
+from fa_registry.metrics import DECLARED, SITE_TABLES
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import _index
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.text.environment import TemplateRenderer
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -222,7 +222,7 @@ def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_meg
     report = _judged(list(wide()))
     sources = Sources.of(report)
     assert len(report.runs) == 120 and len({run.record.setting for run in report.runs}) == 1
-    page, _ = _index(sources, Pages())
+    page, _ = _index(sources, TemplateRenderer())
     assert 600_000 < len(page.encode()) <= INDEX_TARGET
     figures = page[page.index('id="figures"') : page.index('id="findings"')]
     assert (

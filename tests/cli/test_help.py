@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fa_registry import methods
-from fa_registry.cli import GROUPS, completing, main
+from fa_registry.cli import GROUPS, main, shell_completion
 from fa_registry.studies import executors, study
-from fa_registry.workflows.members import FAMILIES
+from fa_registry.workflows.plugin_listing import FAMILIES
 
 
 def test_every_verb_stands_in_one_group_on_one_whole_line():
@@ -77,7 +77,7 @@ def test_the_help_of_executor_names_every_one():
 
 
 def test_what_list_takes_is_what_it_offers():
-    assert set(completing.FAMILIES) == set(FAMILIES)
+    assert set(shell_completion.FAMILIES) == set(FAMILIES)
 
 
 def test_a_shell_waits_for_nothing_heavy():

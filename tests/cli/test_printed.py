@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry.analyses import Cell, Column
+from fa_registry.analyses import AnalysisCell, AnalysisColumn
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
-from fa_registry.cli.analysing import cell_text
-from fa_registry.cli.comparing import compared, estimate_text, finding_text
-from fa_registry.cli.diffing import diffed
+from fa_registry.cli.analyse import cell_text
+from fa_registry.cli.compare import compared, estimate_text, finding_text
+from fa_registry.cli.diff import diffed
+from fa_registry.metrics import quantity_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.diff import audit_diff
-from fa_registry.reporting.lookups import estimate
 from fa_registry.reporting.pages.comparison import compare_context
-from fa_registry.reporting.values import Number, SeedValue
+from fa_registry.reporting.report_values import seed_estimate
+from fa_registry.reporting.view_models import Number, SeedValue
 from fa_registry.workflows.compare import CompareResult
 from tests.reporting import scenes
 from tests.reporting.runs import HOSTILE, SEEDS, diverged, make_record
@@ -47,7 +47,7 @@ def seeds(*values):
     ],
 )
 def test_an_estimate_says_its_n_and_interval_or_why_not(values, text):
-    assert estimate_text(estimate(quantity_of("num"), seeds(*values))).replace("\u00a0", " ") == text
+    assert estimate_text(seed_estimate(quantity_of("num"), seeds(*values))).replace("\u00a0", " ") == text
 
 
 def test_a_finding_has_its_state_outcome_and_numbers(result):
@@ -151,18 +151,18 @@ def test_json_is_the_record(printed):
     assert found["same"] is False and found["runs"][0]["run_id_a"] == DFA[0].run_id
 
 
-COUNT = Column("D3", "decision of D3, and how many runs it rejects", "runs", "count")
+COUNT = AnalysisColumn("D3", "decision of D3, and how many runs it rejects", "runs", "count")
 
 
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        (Cell(Reading(2.0), text="rejects", n=3), "rejects 2 of 3"),
-        (Cell(Reading(0.0), text="accepts", n=3), "accepts"),  # `accepts 0/3` would read as none accepted
-        (Cell(Reading(0.0), text="warns", n=3), "warns"),
-        (Cell(text="never"), "never"),
-        (Cell(Reading(None, "not measured")), "N/A (1)"),
-        (Cell(Reading(2.0), interval=(1.0, 3.0)), "2 [1, 3]"),
+        (AnalysisCell(Reading(2.0), text="rejects", n=3), "rejects 2 of 3"),
+        (AnalysisCell(Reading(0.0), text="accepts", n=3), "accepts"),  # `accepts 0/3` would read as none accepted
+        (AnalysisCell(Reading(0.0), text="warns", n=3), "warns"),
+        (AnalysisCell(text="never"), "never"),
+        (AnalysisCell(Reading(None, "not measured")), "N/A (1)"),
+        (AnalysisCell(Reading(2.0), interval=(1.0, 3.0)), "2 [1, 3]"),
     ],
 )
 def test_a_cell_reads_as_it_is_meant(cell, text):

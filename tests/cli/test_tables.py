@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fa_registry
-from fa_registry.cli.auditing import audited
+from fa_registry.cli.audit import audited
 from fa_registry.cli.tables import NO_BREAK, table
 from fa_registry.workflows.audit import AuditResult
 from tests.reporting.runs import SEEDS, make_record
@@ -119,7 +119,7 @@ def test_seeds_are_told_apart_only_where_their_verdicts_differ(printed):
 
 
 def test_of_more_methods_than_a_terminal_has_rows_the_worst_are_printed(printed, monkeypatch):
-    monkeypatch.setattr("fa_registry.cli.auditing.MOST_GROUPS", 1)
+    monkeypatch.setattr("fa_registry.cli.audit.MOST_GROUPS", 1)
     text = printed(200, lambda: audited(AuditResult(variants(), (Path("index.html"),), "", 1), as_json=False))
     assert "sigma=0.5" in text and "sigma=0.3" not in text
     assert "the 1 worst of 3 methods in their settings; the report has all" in text
@@ -138,4 +138,4 @@ def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
         for path in PACKAGE.rglob("*.py")
         if calls.search(path.read_text(encoding="utf-8"))
     }
-    assert found - own == {"workflows/progress.py"}, "a name reaches the terminal past fa_registry.visible"
+    assert found - own == {"workflows/progress.py"}, "a name reaches the terminal past fa_registry.text_safety"

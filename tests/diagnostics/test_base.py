@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.diagnostics import Absent
-from fa_registry.diagnostics._bench import NO_BENCH, absence, flat, is_resolved
+from fa_registry.diagnostics import Unavailable
+from fa_registry.diagnostics._probe import NO_BENCH, absence, flat, is_resolved
 from fa_registry.diagnostics.base import (
     MOMENTS,
     DiagnosticCard,
@@ -22,7 +22,7 @@ from fa_registry.diagnostics.base import (
     table,
 )
 from fa_registry.errors import PluginError
-from fa_registry.quantities import FAMILY, Quantity
+from fa_registry.metrics import FAMILY, Metric
 from fa_registry.training.measuring import measure
 from tests.helpers.bench import one_site
 from tests.helpers.hand import KINDS, initial_of, sharp_task
@@ -105,10 +105,10 @@ def test_a_card_says_when_it_is_due_and_what_it_announces():
 
 
 def test_a_card_describes_what_it_only_names_by_itself():
-    mine = Quantity("mine", "M", "what M is", unit="metres", where="site")
+    mine = Metric("mine", "M", "what M is", unit="metres", where="site")
     card = DiagnosticCard(**{**CARD, "quantities": (mine, "mine_L"), "needs_credit": ("mine",)})
     assert card.names == ("mine", "mine_L")
-    assert card.described == (mine, Quantity("mine_L", "mine_L", "what it is", unit="ratio"))
+    assert card.described == (mine, Metric("mine_L", "mine_L", "what it is", unit="ratio"))
     assert DiagnosticCard(**{**CARD, "quantities": ("mine",)}).described[0].symbol == "m"
     written = jsonio.encode(card)
     assert written["quantities"] == ["mine", "mine_L"] and written["described"][0]["words"] == "what M is"
@@ -129,7 +129,7 @@ def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, words):
 
 
 def test_the_reason_is_the_first_missing_parts():
-    seen = one_site([[1.0]], [[1.0]], Absent("no credit"), weights={}, costates=Absent("no costate"))
+    seen = one_site([[1.0]], [[1.0]], Unavailable("no credit"), weights={}, costates=Unavailable("no costate"))
     assert absence(observation()) == absence(observation(), "credits") == NO_BENCH
     assert absence(seen) == absence(seen, "weights", "states") == ""
     assert absence(seen, "weights", "costates", "credits") == "no costate"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics import Absent, observe
+from fa_registry.diagnostics import Unavailable, observe
 from fa_registry.diagnostics.base import LEAST_ERROR
 from fa_registry.diagnostics.fidelity import ALL_FITTED, NO_DIRECTION
 from fa_registry.diagnostics.fidelity import PLUGIN as FIDELITY
@@ -20,9 +20,9 @@ from fa_registry.diagnostics.stability import PLUGIN as STABILITY
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NOT_FINITE
-from fa_registry.training.bench import EVERY_ERROR, conventions_of_task
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
+from fa_registry.training.probe_context import EVERY_ERROR, conventions_of_task
 from fa_registry.training.trainer import Trainer
 from tests.builders import record
 from tests.helpers.bench import one_site
@@ -171,7 +171,7 @@ def test_directions_have_no_size(size):
 
 
 def test_too_few_samples_is_the_benchs_reason_at_every_site_and_in_the_middle():
-    seen = one_site([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 0.0]], batch_gradients=Absent("needs 8 disjoint batches"))
+    seen = one_site([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 0.0]], batch_gradients=Unavailable("needs 8 disjoint batches"))
     measured = STABILITY.measure(seen)
     assert [reading.reason for reading in measured.sites["stability"]] == ["needs 8 disjoint batches"]
     assert measured.scalars["stability_mid"].reason == "needs 8 disjoint batches"

@@ -18,8 +18,8 @@ from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.training.bench import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
 from fa_registry.training.measuring import measure
+from fa_registry.training.probe_context import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
 from fa_registry.training.task import network_shape
 from tests.helpers.bench import bench_for, one_site
 from tests.helpers.small import observation, supported, tiny_task

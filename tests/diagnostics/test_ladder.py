@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from fa_registry.diagnostics import Absent
+from fa_registry.diagnostics import Unavailable
 from fa_registry.diagnostics.feature_drift import OF_BLOCKS
 from fa_registry.diagnostics.feature_drift import PLUGIN as FEATURE_DRIFT
 from fa_registry.diagnostics.ladder import PLUGIN as LADDER
@@ -51,7 +51,7 @@ def test_the_rounding_of_a_draw_is_no_movement():
 
 
 def test_reasons_and_no_blocks():
-    assert count({}, initial=Absent("not saved")).reason == "not saved"
+    assert count({}, initial=Unavailable("not saved")).reason == "not saved"
     assert count({}, sites=1).value == 0
 
 
@@ -131,7 +131,7 @@ def test_untouched_weights_have_not_drifted():
 
 
 def test_reasons():
-    lost = drifts(tensors(NOW), Absent("the run's initial weights were not saved"))
+    lost = drifts(tensors(NOW), Unavailable("the run's initial weights were not saved"))
     assert {reading.reason for reading in lost.values()} == {"the run's initial weights were not saved"}
     assert set(lost) == set(drifts(tensors(NOW), tensors(INITIAL)))
     shallow = {"embed.weight": torch.ones(2)}

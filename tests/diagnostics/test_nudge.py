@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics import Absent
-from fa_registry.diagnostics._bench import SAMPLES_OF_POSITIONS
+from fa_registry.diagnostics import Unavailable
+from fa_registry.diagnostics._probe import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics.nudge import PLUGIN
 from fa_registry.training import task as tasks
 from fa_registry.training.measuring import measure
@@ -91,7 +91,7 @@ def test_samples_without_a_direction_are_left_out():
     [
         ({"credits": [[0.0, 0.0]] * 2}, "the credit or the state is exactly zero for every sample"),
         ({"credits": [[float("nan"), 0.0], [3.0, 4.0]]}, "not finite (nan)"),
-        ({"credits": Absent("the file is gone")}, "the file is gone"),
+        ({"credits": Unavailable("the file is gone")}, "the file is gone"),
         ({"gradients": [[0.0, 0.0]] * 2}, "the loss changes by no more than float64's rounding"),
     ],
     ids=["zero credit", "nan credit", "no credit", "flat loss"],

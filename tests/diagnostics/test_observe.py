@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fa_registry.architectures.base import Network
-from fa_registry.diagnostics import evaluating, look, observe
+from fa_registry.diagnostics import eval_mode, observe, run_forward_backward
 from tests.helpers.small import double, scaling_network, tiny_task
 
 SEED = 5
@@ -89,7 +89,7 @@ def test_measuring_is_in_eval_mode_and_restores_each_modules_own():
 
 def test_modes_come_back_after_an_error():
     network = nn.Dropout()
-    with pytest.raises(ZeroDivisionError), evaluating(network):
+    with pytest.raises(ZeroDivisionError), eval_mode(network):
         assert not network.training
         _ = 1 / 0
     assert network.training
@@ -156,18 +156,18 @@ def test_token_ids_are_no_place_for_a_gradient_but_states_have_one(precision):
 def test_a_look_keeps_whole_states_and_their_gradients_in_both_precisions():
     network = Network(nn.Identity(), [], None, nn.Linear(3, 2), pool=lambda maps: maps.mean(dim=(2, 3)))
     maps, labels = draw(4, 3, 2, 5).float(), torch.tensor([0, 1, 0, 1])
-    seen = look(network, maps, labels)
+    seen = run_forward_backward(network, maps, labels)
     for one, precision in ((seen.single, torch.float32), (seen.double, torch.float64)):
         assert torch.equal(one.hidden[0], maps.to(precision)) and one.hidden[0].dtype == precision
         pooled = (one.logits.softmax(1) - seen.onehot.to(precision)) @ network.out_head.weight.detach().to(precision)
         torch.testing.assert_close(one.gradients[0], (pooled / 10)[:, :, None, None].expand(4, 3, 2, 5))
         assert not any(tensor.requires_grad for tensor in (one.logits, *one.hidden, *one.gradients))
-    assert look(network, maps, labels, double=False).double is None
+    assert run_forward_backward(network, maps, labels, double=False).double is None
 
 
 def test_an_observation_of_a_look_is_what_observe_gives():
     task = tiny_task()
-    seen = look(task.network, *task.eval_batch)
+    seen = run_forward_backward(task.network, *task.eval_batch)
     first = seen.observation(seen.single.gradients, exact=(True,) * 3, no_gamma="why")
     second = observe(
         task.network, *task.eval_batch, lambda hidden, gradients, error, onehot: gradients, exact=(True,) * 3

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics import Absent, rho
-from fa_registry.diagnostics._bench import SAMPLES_OF_POSITIONS
+from fa_registry.diagnostics import Unavailable, rho
+from fa_registry.diagnostics._probe import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics.rho import DIRECTIONS, OF_CREDIT, PLUGIN, STREAM, pearson, push, unit_directions
 from fa_registry.training import task as tasks
-from fa_registry.training.bench import stream
 from fa_registry.training.measuring import measure
+from fa_registry.training.probe_context import stream
 from tests.helpers.bench import bench_for, first, one_site
 from tests.helpers.hand import KINDS, gradients, sharp_task, tilted
 from tests.helpers.small import double, tiny_task
@@ -132,7 +132,7 @@ def test_the_change_is_taken_from_each_samples_own_loss():
         ({"credits": [[0.0, 0.0]] * 3}, "the credit is exactly zero for every sample"),
         ({"credits": [[float("nan"), 0.0]] * 3}, "not finite: credit or loss, for every sample"),
         ({"credits": [[float("inf"), 0.0]] * 3}, "not finite: credit or loss, for every sample"),
-        ({"credits": Absent("the file is gone")}, "the file is gone"),
+        ({"credits": Unavailable("the file is gone")}, "the file is gone"),
         ({"states": [[0.0, 0.0]] * 3}, "the median norm of the states is zero: ε has no scale"),
         ({"states": [[float("inf"), 0.0]] * 3}, "not finite: the median norm of the states"),
     ],

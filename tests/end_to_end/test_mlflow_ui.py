@@ -17,12 +17,12 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 import fa_registry
-from fa_registry.quantities import label_of
+from fa_registry.metrics import label_of
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.mlflow_views import LOADED
 from fa_registry.tracking.models import ModelRegistry
-from fa_registry.tracking.views import LOADED
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.workflows.stores import UI, mlflow_page
 from tests.builders import verdict_tag
@@ -163,7 +163,7 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
 
 @pytest.mark.browser
 def test_of_more_runs_than_mlflow_loads_at_once_every_method_is_a_group(site, page):
-    tracker = site.tracker.beside("many")
+    tracker = site.tracker.with_experiment("many")
     for method in ("a1", "b2", "c3"):  # one after another, as a study trains them
         for seed in range(LOADED // 3 + 2):
             tags = {schema.TAG_KIND: "run", schema.TAG_STUDY: "many", schema.TAG_METHOD: method}

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics import Absent, Bench, Observation
-from fa_registry.training.bench import bench_of, credits_under
+from fa_registry.diagnostics import Observation, ProbeContext, Unavailable
+from fa_registry.training.probe_context import bench_of, credits_under
 from fa_registry.training.task import Task
 from tests.helpers.small import observation
 
 
-def bench_for(task: Task) -> Bench:
+def bench_for(task: Task) -> ProbeContext:
     """What `measure` would hand to the diagnostics of the end."""
-    look = diagnostics.look(task.network, *task.eval_batch)
+    look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     return bench_of(task, look, credits_under(task, task.feedback, look), "", None)
 
 
@@ -48,8 +48,8 @@ def one_site(states: Any, gradients: Any, credits: Any, losses: Any = None, **ch
     """An observation of one site with a bench on which the loss is linear. credits: nested lists, or an Absent."""
     state, gradient = (torch.as_tensor(rows, dtype=torch.float64) for rows in (states, gradients))
     base = torch.ones(len(state), dtype=torch.float64) if losses is None else torch.as_tensor(losses).double()
-    given = credits if isinstance(credits, Absent) else [torch.as_tensor(credits, dtype=torch.float64)]
-    nothing = Absent("not on this bench")
+    given = credits if isinstance(credits, Unavailable) else [torch.as_tensor(credits, dtype=torch.float64)]
+    nothing = Unavailable("not on this bench")
     parts = {
         "batch_gradients": nothing,
         "fresh_credits": nothing,
@@ -60,7 +60,7 @@ def one_site(states: Any, gradients: Any, credits: Any, losses: Any = None, **ch
         "null_draws": 20,
         **changes,
     }
-    made = Bench(
+    made = ProbeContext(
         states=[state],
         gradients=[gradient],
         losses=base,
@@ -70,5 +70,5 @@ def one_site(states: Any, gradients: Any, credits: Any, losses: Any = None, **ch
         **parts,
     )
     return observation(
-        hidden=[state], gradients=[gradient], credits=None if isinstance(given, Absent) else given, bench=made
+        hidden=[state], gradients=[gradient], credits=None if isinstance(given, Unavailable) else given, bench=made
     )

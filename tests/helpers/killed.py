@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fa_registry import owners
+from fa_registry import process_ownership
 
 NOBODY = 2**30
 
 
 def killed_tag() -> str:
-    return owners.process_tag().replace(f":{os.getpid()}:", f":{NOBODY}:")
+    return process_ownership.process_tag().replace(f":{os.getpid()}:", f":{NOBODY}:")
 
 
 def killed_mark() -> str:
-    return owners.mark().replace(f".{os.getpid():x}.", f".{NOBODY:x}.")
+    return process_ownership.owner_suffix().replace(f".{os.getpid():x}.", f".{NOBODY:x}.")
 
 
 def left_folder(prefix: str, parent: Path) -> Path:

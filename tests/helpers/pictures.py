@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
-from fa_registry.reporting.figures.style import Drawn
+from fa_registry.reporting.figures.style import RenderedFigure
 from fa_registry.reporting.pages import analyses
 
 # Where a page's pictures are made.
@@ -25,7 +25,7 @@ PICTURES = (
 )
 
 
-class Blank(Drawn):
+class Blank(RenderedFigure):
     """A picture that nobody made: one white pixel, and a word for paper."""
 
     def vector(self, kind: str) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import architectures, catalog, datasets, diagnostics, methods
+from fa_registry import architectures, datasets, diagnostics, methods, plugin_registry
 from fa_registry.workflows import conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
@@ -54,8 +54,8 @@ class Plugin:
             del sys.modules[name]
         shutil.rmtree(self.folder / PACKAGE / "__pycache__", ignore_errors=True)
         importlib.invalidate_caches()
-        catalog.source_digest.cache_clear()
-        catalog.IMPORTED.clear()
+        plugin_registry.source_digest.cache_clear()
+        plugin_registry.IMPORTED.clear()
         conformance._tested.cache_clear()
         vars(methods.CATALOG).pop("_locations", None)
 
@@ -97,6 +97,6 @@ def installed_member(folder: Path, kind: str, name: str, source: str) -> Iterato
             yield
         finally:
             catalog_of.pop("_locations", None)
-            catalog.IMPORTED.clear()
-            catalog.source_digest.cache_clear()
+            plugin_registry.IMPORTED.clear()
+            plugin_registry.source_digest.cache_clear()
             sys.modules.pop(name, None)

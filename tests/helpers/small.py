@@ -12,9 +12,9 @@ from fa_registry import methods
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics.base import Observation
 from fa_registry.records import RunSpec
-from fa_registry.training.loop import EpochRow, Outcome, train
+from fa_registry.training.loop import EpochRow, TrainingOutcome, train
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 
 SEED = 3
@@ -42,7 +42,7 @@ def supported(method: str) -> dict[str, Any]:
 
 
 def tiny_task(**changes: Any) -> Task:
-    return prepare(tiny_spec(**changes), CPU)
+    return build_task(tiny_spec(**changes), CPU)
 
 
 class Recorder:
@@ -55,7 +55,7 @@ class Recorder:
         self.rows.append(row)
 
 
-def trained(**changes: Any) -> tuple[Trainer, Recorder, Outcome]:
+def trained(**changes: Any) -> tuple[Trainer, Recorder, TrainingOutcome]:
     trainer, recorder = Trainer(tiny_task(**changes)), Recorder()
     return trainer, recorder, train(trainer, recorder)
 

@@ -15,10 +15,10 @@ from filelock import FileLock
 from fa_registry import diagnostics, jsonio
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
-from fa_registry.training.redraw import Redrawn
-from fa_registry.workflows import evidence
+from fa_registry.training.replay_from_seed import ReplayResult
+from fa_registry.workflows import remeasure
 
-Figures = dict[tuple, tuple[RunRecord, Redrawn | None]]
+Figures = dict[tuple, tuple[RunRecord, ReplayResult | None]]
 LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files
 
 
@@ -70,7 +70,7 @@ def cut_off_a_write(database: Path) -> None:
     writing.unlink()
 
 
-def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known: Figures) -> Callable:
+def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], known: Figures) -> Callable:
     """`evidence._measured` that answers from `known` where record, files, code and what is asked are the same."""
 
     def measured(tracker, record, measuring, data_root):
@@ -81,9 +81,9 @@ def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known:
         asked = [jsonio.encode(record), files, measuring.trust_logged, str(data_root), str(measuring.replay)]
         whole = record.run_id in (measuring.whole or ())
         asked += [whole, measuring.nonce if whole else ""]
-        code = [jsonio.encode(evidence.code_check(record)), diagnostics.CATALOG.names()]
+        code = [jsonio.encode(remeasure.code_check(record)), diagnostics.CATALOG.names()]
         # A test may put functions of its own in their place.
-        functions = (evidence.obstacle, evidence.prepare, evidence.redraw, evidence.remeasure)
+        functions = (remeasure.obstacle, remeasure.build_task, remeasure.replay_training, remeasure.remeasure)
         key = (jsonio.digest_of([asked, code]), *functions)
         if key not in known:
             known[key] = measure(tracker, record, measuring, data_root)

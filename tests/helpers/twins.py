@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fa_registry.records import Scalar
-from fa_registry.training.step import exact_step, local_step
+from fa_registry.training.step import backprop_step, local_credit_step
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.numpy_resmlp import AdamW, Arrays
@@ -43,9 +43,9 @@ def check_step(method: str, twin: Twin, penalty: float, credit_norm: str, **opti
     task, images, labels = twin_task(method, penalty, credit_norm, **options)
     expected = twin(arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), penalty, credit_norm)
     if task.method.end_to_end:
-        exact_step(task.network, images, labels, penalty)
+        backprop_step(task.network, images, labels, penalty)
     else:
-        local_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
+        local_credit_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
     found = {name: parameter.grad.numpy() for name, parameter in task.network.named_parameters()}
     assert found.keys() == expected.keys()
     for name, gradient in found.items():

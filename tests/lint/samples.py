@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from fa_registry.lint.base import LintFinding
-from fa_registry.lint.linting import lint_source
 from fa_registry.lint.python_files import Source
 from fa_registry.lint.rules import all_rules
+from fa_registry.lint.runner import lint_source
 from fa_registry.lint.syntax import Syntax
 
 NEGATIVE_NORM = """\

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.lint.linting import lint_paths, sarif
+from fa_registry.lint.runner import lint_paths, sarif
 from tests.lint.samples import CLAMPED_COSINE, NEGATIVE_NORM, PITFALLS, notebook
 
 

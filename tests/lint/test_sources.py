@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.lint.linting import lint_paths, silences
 from fa_registry.lint.python_files import as_python, cell_text, code_cells, python_files, read
+from fa_registry.lint.runner import lint_paths, silences
 from tests.helpers.limited import ROOT
 from tests.lint.samples import notebook
 
@@ -81,7 +81,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
     def refuse(path, flags):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("fa_registry.untrusted.os.open", refuse)  # the tests may run as root, who is refused nothing
+    monkeypatch.setattr("fa_registry.safe_files.os.open", refuse)  # the tests may run as root, who is refused nothing
     assert "Permission denied" in read(tmp_path / "x.py").unreadable[0].what
 
 

@@ -15,10 +15,10 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods._bridge import ValueNet, all_sites, by_site, embedded, site_rows, site_scales
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.state_bridge import PLUGIN
-from fa_registry.positions import averaged, features, summed
 from fa_registry.terminal_loss import sample_losses
-from fa_registry.testing.small_networks import Case, Setting
-from fa_registry.training.asking import credits_of
+from fa_registry.testing.small_networks import NetworkCase, Setting
+from fa_registry.token_axes import features, mean_over_positions, sum_over_positions
+from fa_registry.training.method_calls import compute_credits
 from tests.helpers import twins
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.nets import TINY
@@ -52,7 +52,7 @@ BRIDGES = ("state_bridge", "credit_bridge")
 WIDTHS = {"vit_mini": [8] * 3, "small_resnet": [4] * 3, "small_cnn": [2, 4, 8, 16], "mlp": [192, 8, 8]}
 
 
-def case_of(bridge: str, architecture: str) -> Case:
+def case_of(bridge: str, architecture: str) -> NetworkCase:
     """Past the warm-up, where there is one."""
     case = Setting(methods.CATALOG.get(bridge), architectures.CATALOG.get(architecture), TINY[architecture], 0).case()
     if bridge == "credit_bridge":
@@ -60,9 +60,9 @@ def case_of(bridge: str, architecture: str) -> Case:
     return case
 
 
-def asked(case: Case) -> list[Tensor]:
+def asked(case: NetworkCase) -> list[Tensor]:
     """The method's own credits, before they are spread."""
-    return credits_of(case.method, case.feedback, case.inputs())
+    return compute_credits(case.method, case.feedback, case.inputs())
 
 
 @pytest.mark.parametrize("architecture", WIDTHS)
@@ -79,13 +79,15 @@ def test_states_enter_by_their_average_padded_to_the_widest():
     inputs = case.inputs()
     for row, state in zip(site_rows(inputs), inputs.hidden, strict=True):
         assert row.shape == (len(case.labels), 16)
-        assert torch.equal(row[:, : features(state)], averaged(state)) and row[:, features(state) :].eq(0).all()
+        assert (
+            torch.equal(row[:, : features(state)], mean_over_positions(state)) and row[:, features(state) :].eq(0).all()
+        )
     rows = all_sites(inputs, inputs.error)[0]
     for row, state in zip(by_site(rows, inputs), inputs.hidden, strict=True):
-        assert torch.equal(row, averaged(state))
+        assert torch.equal(row, mean_over_positions(state))
 
 
-def first_layer(case: Case, bridge: str) -> nn.Linear:
+def first_layer(case: NetworkCase, bridge: str) -> nn.Linear:
     net = case.feedback if bridge == "state_bridge" else case.feedback.value.net
     return next(layer for layer in net.modules() if isinstance(layer, nn.Linear))
 
@@ -146,7 +148,7 @@ class LossOfTheAverage(nn.Module):
         return sample_losses(logits, self.labels.repeat(len(states) // len(self.labels)))
 
 
-def perfect_at_the_top(bridge: str) -> Case:
+def perfect_at_the_top(bridge: str) -> NetworkCase:
     case = case_of(bridge, "small_resnet")
     if bridge == "state_bridge":
         return replace(case, feedback=Unmoved())
@@ -159,7 +161,7 @@ def test_a_perfect_answer_at_the_top_is_the_exact_gradient_summed_and_spread_aga
     case = perfect_at_the_top(bridge)
     inputs, top = case.inputs(), asked(case)[-1]
     exact = inputs.gradients[-1]
-    torch.testing.assert_close(top, summed(exact), rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(top, sum_over_positions(exact), rtol=1e-10, atol=1e-14)
     torch.testing.assert_close(case.network.spread(top, inputs.hidden[-1]), exact, rtol=1e-10, atol=1e-14)
 
 
@@ -191,7 +193,9 @@ def test_the_credit_bridge_matches_the_summed_gradient(architecture):
     without = case.method.feedback_loss(case.feedback, inputs).item()
     case.feedback.options["gradient_weight"] = 1.0
     mismatch = case.method.feedback_loss(case.feedback, inputs).item() - without
-    assert mismatch == pytest.approx(summed(inputs.output_gradient).square().sum(dim=1).mean().item(), rel=1e-9)
+    assert mismatch == pytest.approx(
+        sum_over_positions(inputs.output_gradient).square().sum(dim=1).mean().item(), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("architecture", ["vit_mini", "small_resnet", "small_cnn"])
@@ -199,7 +203,7 @@ def test_the_value_reads_states_in_units_of_their_averages(architecture):
     case = case_of("credit_bridge", architecture)
     inputs = case.inputs()
     case.feedback.value.scales.copy_(site_scales(inputs.hidden))
-    expected = [averaged(state).square().mean().sqrt().item() for state in inputs.hidden]
+    expected = [mean_over_positions(state).square().mean().sqrt().item() for state in inputs.hidden]
     assert case.feedback.value.scales.tolist() == pytest.approx(expected, rel=1e-9)
 
 
@@ -275,7 +279,7 @@ class Tail(torch.nn.Module):
 def test_a_perfect_predictor_is_backpropagation(architecture):
     setting = Setting(PLUGIN, architectures.CATALOG.get(architecture), {"num_blocks": 3, "learn": True}, 0)
     drawn = setting.case()
-    case = Case(PLUGIN, drawn.network, Tail(drawn.network), drawn.images, drawn.labels)
+    case = NetworkCase(PLUGIN, drawn.network, Tail(drawn.network), drawn.images, drawn.labels)
     inputs = case.inputs()
     for credit, gradient in zip(case.credits(inputs), inputs.gradients, strict=True):
         assert torch.allclose(credit, gradient, rtol=1e-10, atol=1e-12)

@@ -16,8 +16,8 @@ from fa_registry.methods.credit_bridge import PLUGIN
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.testing.small_networks import Setting
-from fa_registry.training.asking import credits_of
-from fa_registry.training.step import local_step
+from fa_registry.training.method_calls import compute_credits
+from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers import twins
 from tests.helpers.bridges import seen, slopes
@@ -48,7 +48,7 @@ def test_step_equals_the_twin(progress, penalty, credit_norm):
     task.feedback.progress.fill_(progress)
     weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
     expected = credit_bridge_twin(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm)
-    local_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
+    local_credit_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
     for name, parameter in task.network.named_parameters():
         largest = np.abs(expected[name]).max()
         assert parameter.grad.numpy() == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * largest), name
@@ -140,7 +140,7 @@ def test_warm_up_is_dfa_with_its_own_matrices(warmup, progress, warming):
     task, images, labels = bridged({"warmup": warmup})
     inputs = seen(task, images, labels)
     task.feedback.progress.fill_(progress)
-    found, direct = credits_of(PLUGIN, task.feedback, inputs), dfa.PLUGIN.credits(task.feedback.direct, inputs)
+    found, direct = compute_credits(PLUGIN, task.feedback, inputs), dfa.PLUGIN.credits(task.feedback.direct, inputs)
     assert [torch.equal(*pair) for pair in zip(found, direct, strict=True)] == [warming] * 4
 
 
@@ -151,7 +151,7 @@ def test_a_step_moves_the_average_and_notes_the_progress(ema):
     task = trainer.task
     before = {name: one.clone() for name, one in task.feedback.average.named_parameters()}
     matrices = {name: one.clone() for name, one in task.feedback.direct.named_buffers()}
-    trainer.take([torch.arange(16)])
+    trainer.train_batch([torch.arange(16)])
     for name, moved in task.feedback.value.named_parameters():
         assert not torch.equal(moved, before[name])
         expected = ema * before[name] + (1 - ema) * moved
@@ -240,7 +240,7 @@ def test_states_that_grow_keep_their_value_and_shrink_its_slope():
     for factor in (1.0, 1000.0):
         grown = replace(inputs, hidden=[state * factor for state in inputs.hidden])
         PLUGIN.update_feedback(task.feedback, replace(grown, progress=1.0))
-        found.append([credit * factor for credit in credits_of(PLUGIN, task.feedback, grown)])
+        found.append([credit * factor for credit in compute_credits(PLUGIN, task.feedback, grown)])
         assert task.feedback.value.scales.tolist() == pytest.approx(
             [h.square().mean().sqrt().item() for h in grown.hidden]
         )

@@ -13,10 +13,10 @@ from fa_registry.architectures.base import noisy
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import CreditInputs, NetworkShape
 from fa_registry.methods.ep import CONTRASTS, PLUGIN
-from fa_registry.testing.small_networks import Case, Setting
-from fa_registry.training.asking import credits_and_states_of
+from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.step import local_step
+from fa_registry.training.method_calls import credits_and_states_of
+from fa_registry.training.step import local_credit_step
 from tests.helpers import twins
 from tests.helpers.numpy_energy import errors_at, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, branch_back, forward, local_gradients, norm
@@ -78,7 +78,7 @@ def test_a_step_is_the_contrast_of_the_energys_own_gradient(architecture):
         torch.testing.assert_close(found[name], expected, rtol=1e-9, atol=1e-12, msg=name)
 
 
-def energy_gradient(case: Case, states: list[torch.Tensor], names: list[str]) -> dict[str, torch.Tensor]:
+def energy_gradient(case: NetworkCase, states: list[torch.Tensor], names: list[str]) -> dict[str, torch.Tensor]:
     """∂E/∂θ of these parameters with the states held; the loss in E depends on none of them."""
     network, held = case.network, [state.detach() for state in states]
     errors = [held[0] - network.embed(case.images)]
@@ -94,7 +94,7 @@ def test_a_control_and_process_noise_are_what_they_are_under_every_method():
     task = twins.twin_task("ep", 0.05, "rms")[0]
     trainable_parameters(task.network, "ladder_1")
     images, labels = task.eval_batch
-    local_step(task.network, PLUGIN, task.feedback, images, labels, 0.05, "rms")
+    local_credit_step(task.network, PLUGIN, task.feedback, images, labels, 0.05, "rms")
     had = {
         name.split(".")[1] for name, one in task.network.named_parameters() if "blocks" in name and one.grad is not None
     }
@@ -104,7 +104,7 @@ def test_a_control_and_process_noise_are_what_they_are_under_every_method():
         case = Setting(PLUGIN, architectures.CATALOG.get("linear_lq"), {"num_blocks": 2, "learn": True}, 0).case()
         stream = torch.Generator().manual_seed(0)
         with noisy(case.network, stream):
-            local_step(case.network, PLUGIN, feedback(contrast=contrast), case.images, case.labels, 0.0, "rms")
+            local_credit_step(case.network, PLUGIN, feedback(contrast=contrast), case.images, case.labels, 0.0, "rms")
         after[contrast] = stream.get_state()
     assert torch.equal(after["parameter"], after["state"])
 

@@ -10,7 +10,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.kolen_pollack import PLUGIN
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.step import local_step
+from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import AdamW, Arrays
@@ -84,7 +84,7 @@ def test_feedback_learns_and_the_loss_reaches_no_weight():
     task = tiny_task(method="kolen_pollack")
     assert PLUGIN.card.learned and all(matrix.requires_grad for matrix in task.feedback.parameters())
     images, labels = task.splits.test_images[:32], task.splits.test_labels[:32]
-    local_step(task.network, task.method, task.feedback, images, labels, 0.0, "rms")
+    local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "rms")
     for name, matrix in task.feedback.matrices().items():
         weight = task.network.get_submodule(name).weight
         assert torch.equal(matrix.grad, weight.grad) and matrix.grad is not weight.grad

@@ -14,7 +14,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.pepita import PLUGIN
 from fa_registry.testing.small_networks import Setting
-from fa_registry.training.step import local_step
+from fa_registry.training.step import local_credit_step
 from fa_registry.training.task import network_shape
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import Arrays, forward, local_gradients
@@ -86,7 +86,7 @@ def test_without_an_error_there_is_no_credit():
 def test_a_step_leaves_no_gradient_on_the_credits_pass():
     """The second pass is no part of the objective: the embedding learns from c_0 at the clean image alone."""
     task, images, labels = twins.twin_task("pepita", 0.0, "none")
-    sums = local_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
+    sums = local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
     with torch.no_grad():
         zero = task.method.credits(task.feedback, sums.seen)[0]
     expected = zero.T @ images.flatten(1) / len(images)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fa_registry.training.step import exact_step, local_step
+from fa_registry.training.step import backprop_step, local_credit_step
 from tests.helpers.numpy_resmlp import Arrays
 from tests.helpers.small import double, tiny_task
 from tests.helpers.twins import arrays
@@ -47,9 +47,9 @@ def test_a_step_on_three_hidden_layers_is_that_of_the_equations(method, activati
     images, labels = task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
     expected = gradients(arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), activation)
     if method == "bp":
-        exact_step(task.network, images, labels, 0.0)
+        backprop_step(task.network, images, labels, 0.0)
     else:
-        local_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
+        local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
     found = {name: parameter.grad.numpy() for name, parameter in task.network.named_parameters()}
     assert found.keys() == expected.keys()
     for name, gradient in found.items():

@@ -9,7 +9,7 @@ import torch
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.predictive_coding import PLUGIN
-from fa_registry.training.step import local_step
+from fa_registry.training.step import local_credit_step
 from tests.helpers import twins
 from tests.helpers.numpy_energy import errors_at, pulled, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
@@ -58,7 +58,7 @@ def test_fixed_prediction_equals_its_twin(steps, step_size):
     task, images, labels = twins.twin_task("predictive_coding", 0.0, "none")
     expected = fixed_twin(twins.arrays(task.network), images.numpy(), labels.numpy(), steps, step_size)
     state = feedback(fixed_prediction=True, steps=steps, step_size=step_size)
-    local_step(task.network, task.method, state, images, labels, 0.0, "none")
+    local_credit_step(task.network, task.method, state, images, labels, 0.0, "none")
     for name, parameter in task.network.named_parameters():
         scale = np.abs(expected[name]).max()
         assert parameter.grad.numpy() == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * scale), name

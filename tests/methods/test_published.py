@@ -21,7 +21,7 @@ from fa_registry.statistics import compare
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers import published_loops
 from tests.helpers.nets import short_task
@@ -65,7 +65,7 @@ def angle(task: Task) -> float:
 
 def run(method: str, seed: int) -> Run:
     spec = parse_spec({**TASK, "method": method, "seed": seed, "method_options": OPTIONS.get(method, {})})
-    trainer, angles = Trainer(prepare(spec, torch.device("cpu"))), []
+    trainer, angles = Trainer(build_task(spec, torch.device("cpu"))), []
     task = trainer.task
     for epoch in range(spec.epochs + 1):
         if epoch in LOOKS and method != "bp":

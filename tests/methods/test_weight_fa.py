@@ -16,7 +16,7 @@ from fa_registry.methods import dfa
 from fa_registry.methods._replaced import backward_through, replaced_credits
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, NetworkShape, NoFeedback
 from fa_registry.methods.weight_fa import PLUGIN
-from fa_registry.testing.small_networks import Case, Setting, variants
+from fa_registry.testing.small_networks import NetworkCase, Setting, variants
 from fa_registry.training.specs import parse_spec
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import Arrays
@@ -55,7 +55,7 @@ def test_feedback_has_variance_one_over_out():
     assert abs(state["B_out_head"].mean().item()) < 4 * (1 / 25) ** 0.5 / 50_000**0.5
 
 
-def mlp_case(method: Method, blocks: int) -> Case:
+def mlp_case(method: Method, blocks: int) -> NetworkCase:
     return Setting(method, MLP, {"d_hidden": 16, "num_blocks": blocks}, seed=2).case()
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fa_registry
-from fa_registry.diagnostics._observe import ESTIMATED
+from fa_registry.diagnostics._forward_backward import ESTIMATED
 
 CLASSES, WIDTH, SAMPLES = 3, 8, 16
 BOTH = pytest.mark.parametrize("gradient", ["backward", "forward"])

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fa_registry
-from fa_registry.diagnostics import _forward_gradient, _observe, look
+from fa_registry.diagnostics import _forward_backward, _forward_gradient, run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading, objection_in
+from fa_registry.tracking.integrity_checks import FILES, checks
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import NEEDED, read_record, read_sealed
-from fa_registry.tracking.sealed import FILES, checks
 from fa_registry.training.reference import SAMPLES as QUICK
 from tests.own_models.nets import (
     BOTH,
@@ -51,10 +51,10 @@ def test_random_numbers_are_drawn_from_fixed_seeds(gradient):
     adapted = fa_registry.adapt(Noisy(), Net.sites, gradient=gradient)
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    seen = look(adapted, *batch())
+    seen = run_forward_backward(adapted, *batch())
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
-    again = look(adapted, *batch())
+    again = run_forward_backward(adapted, *batch())
     assert all(map(torch.equal, seen.single.gradients, again.single.gradients)) and seen.double is None
     found = measure(Noisy(), gradient)
     assert max(values(found, "reference_check")) < 0.05 and None not in values(found, "g_norm")
@@ -131,7 +131,7 @@ def test_integer_states_are_refused_with_advice(gradient):
         measure(Counted(), gradient)
     model, (_, y) = Tied(), batch()
     with pytest.raises(UsageError, match="tokens: expected a floating tensor among its inputs.*after the embedding"):
-        look(fa_registry.adapt(model, ["tokens", "b"], gradient=gradient), y, y)
+        run_forward_backward(fa_registry.adapt(model, ["tokens", "b"], gradient=gradient), y, y)
 
 
 class Float32(Net):
@@ -334,7 +334,7 @@ def test_a_model_too_large_for_a_float64_copy_is_checked_as_it_is(gradient, monk
             raise torch.OutOfMemoryError("no memory is left for a copy")
         return within(network, precision)
 
-    for module in (_forward_gradient, _observe):
+    for module in (_forward_gradient, _forward_backward):
         monkeypatch.setattr(module, "cast", cast)
     found = measure(Net(), gradient)
     assert values(found, "g_norm") == pytest.approx(true_norms(plain, Net(), *batch()), rel=1e-5)

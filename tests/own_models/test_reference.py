@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 import fa_registry
-from fa_registry.api.alignment import MEASURED
-from fa_registry.diagnostics import CATALOG, _forward_gradient, look
-from fa_registry.diagnostics._observe import ESTIMATED, TRACED, gradient_vectors
+from fa_registry.diagnostics import CATALOG, _forward_gradient, run_forward_backward
+from fa_registry.diagnostics._forward_backward import ESTIMATED, TRACED, gradient_vectors
 from fa_registry.errors import InvalidFields
+from fa_registry.published_api.alignment import MEASURED
 from fa_registry.records import objection_in
-from fa_registry.training.own import OwnCredit, measured
 from fa_registry.training.reference import SAMPLES
+from fa_registry.training.user_model import UserCreditRule, measured
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build
 
 ON_GRADIENT = ("g_norm", "gain", "fidelity", "gamma", "norm_ratio")
@@ -69,7 +69,9 @@ def test_a_trace_gives_the_true_gradient(style, width, depth):
 def test_every_entry_of_a_traced_gradient_is_that_of_the_equations(style, width, depth):
     """In float64, states and gradients in full shape, tokens included."""
     case = build(style, width, depth)
-    seen = look(fa_registry.adapt(case.model, case.sites, gradient="forward", state=first_of), case.x, case.y).double
+    seen = run_forward_backward(
+        fa_registry.adapt(case.model, case.sites, gradient="forward", state=first_of), case.x, case.y
+    ).double
     for found, true in zip((seen.hidden, seen.gradients), case.true(), strict=True):
         for ours, theirs in zip(found, true, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
@@ -219,7 +221,7 @@ def passes_of(case: Case, gradient: str, objection: str | None, samples: int | N
     credits = drawn_credits(case)
     counted = []
     hook = case.model.register_forward_pre_hook(lambda module, args: counted.append(len(args[0])))
-    rule = OwnCredit("test", case.model, lambda *_: credits, None, 20)
+    rule = UserCreditRule("test", case.model, lambda *_: credits, None, 20)
     measured(
         model, case.x, case.y, rule, [CATALOG.get(name) for name in MEASURED], objection=objection, samples=samples
     )

@@ -11,7 +11,7 @@ from torch.nn import functional
 import fa_registry
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows import own_loops
+from fa_registry.workflows import user_loops
 from tests.own_models.models import CLASSES, Case, build
 from tests.own_models.test_reference import ON_GRADIENT, drawn_credits, figures
 
@@ -80,4 +80,4 @@ def test_an_audit_recomputes_what_was_tracked(workplace, gradient):
     run, _ = follow(case, gradient, factory=path)
     tracker = MlflowTracker()
     record = read_record(tracker, tracker.get(run.run_id))
-    assert own_loops.of_own_loop(tracker, record, [path]).integrity.state == "verified"
+    assert user_loops.of_own_loop(tracker, record, [path]).integrity.state == "verified"

@@ -12,8 +12,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import fa_registry
-from fa_registry.diagnostics import look
-from fa_registry.diagnostics._observe import ESTIMATED, TRACED
+from fa_registry.diagnostics import run_forward_backward
+from fa_registry.diagnostics._forward_backward import ESTIMATED, TRACED
 from fa_registry.errors import InvalidFields, UsageError
 from tests.own_models.nets import (
     BOTH,
@@ -243,7 +243,7 @@ def test_buffers_that_a_pass_writes_into_are_as_before(gradient):
     model = Counting()
     adapted = fa_registry.adapt(model, Net.sites, gradient=gradient)
     before = model.passes.clone()
-    look(adapted, *batch())
+    run_forward_backward(adapted, *batch())
     assert torch.equal(model.passes, before)
 
 
@@ -407,7 +407,7 @@ def test_what_was_found_of_a_trace_holds_for_looks_that_are_not_checked():
     adapted = fa_registry.adapt(Outside(), Net.sites, gradient="forward")
     credits = [torch.ones(SAMPLES, WIDTH)] * 3
     fa_registry.alignment(adapted, batch(), lambda *_: credits)
-    assert look(adapted, *batch()).source.startswith(ESTIMATED)
+    assert run_forward_backward(adapted, *batch()).source.startswith(ESTIMATED)
 
 
 class Parallel(Net):
@@ -472,7 +472,7 @@ def test_what_is_declared_as_no_skip_stays_so():
             return self.head(h + self.c(h))
 
     found, declared = (fa_registry.adapt(Residual(), Net.sites, skip) for skip in ("", "none"))
-    states = [look(adapted, *batch()).single.hidden for adapted in (found, declared)]
+    states = [run_forward_backward(adapted, *batch()).single.hidden for adapted in (found, declared)]
     assert (found.skip, declared.skip) == ("outside", "none")
     assert torch.equal(states[0][0], states[1][0])
     torch.testing.assert_close(states[0][1], states[1][0] + states[1][1])

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.cases import BY_HAND, NO_CONTROL, SEVERAL, Case, SeedGroup, shortened
 from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.evidence_rules import PROVING
 from fa_registry.protocol.grouping import frozen_controls, groups
-from fa_registry.protocol.prerequisites import PROVING
+from fa_registry.protocol.paired_runs import BY_HAND, NO_CONTROL, SEVERAL, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.statistics import paired_difference, t_interval, welch
@@ -31,7 +31,7 @@ def sized(run, count):
 def margins(records):
     controls = {seed: run for (_, seed), (run,) in frozen_controls(records).items()}
     runs = [run for run in records if run.spec.control == "none"]
-    return SeedGroup(tuple(Case(run, controls.get(run.spec.seed)) for run in runs)).margins
+    return SeedGroup(tuple(RunWithControl(run, controls.get(run.spec.seed)) for run in runs)).margins
 
 
 def test_the_interval_is_that_of_the_paired_difference():
@@ -170,15 +170,15 @@ def test_a_control_of_which_anything_is_not_proven_gives_no_pass(control, editio
 
 
 def test_initial_weights_that_another_machine_cannot_redraw_are_proven_by_the_first_steps():
-    assert Case(record(), checked(frozen(), initial_weights="not possible")).doubt == ""
+    assert RunWithControl(record(), checked(frozen(), initial_weights="not possible")).doubt == ""
 
 
 def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_is_the_reference():
     trusted = Integrity("trusted")
     run, control = (dataclasses.replace(one, integrity=trusted) for one in (record(), frozen()))
-    assert Case(run, control).doubt == ""
+    assert RunWithControl(run, control).doubt == ""
     adopted = dataclasses.replace(control, spec=dataclasses.replace(control.spec, weights="ab"))
-    assert Case(run, adopted).doubt == "it was trained elsewhere and adopted"
+    assert RunWithControl(run, adopted).doubt == "it was trained elsewhere and adopted"
 
 
 def test_an_unproven_control_above_the_run_still_fails_it():
@@ -231,14 +231,16 @@ def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
 
 def test_a_trained_control_comes_before_one_given_by_hand():
     run = given(record(), Reading(0.7))
-    assert Case(run, frozen("f", 0.5)).reference("accuracy") == Case(record(), frozen("f", 0.5)).reference("accuracy")
-    assert Case(run, None).reference("accuracy").reading == Reading(0.7)
-    assert Case(given(run, Reading(None, "unknown")), None).reference("accuracy").reading.reason == NO_CONTROL
+    assert RunWithControl(run, frozen("f", 0.5)).reference("accuracy") == RunWithControl(
+        record(), frozen("f", 0.5)
+    ).reference("accuracy")
+    assert RunWithControl(run, None).reference("accuracy").reading == Reading(0.7)
+    assert RunWithControl(given(run, Reading(None, "unknown")), None).reference("accuracy").reading.reason == NO_CONTROL
 
 
 def test_a_control_without_the_figure_says_so():
     control = dataclasses.replace(frozen(), measurements=dataclasses.replace(measurements(), scalars={}))
-    reference = Case(record(), control).reference("accuracy")
+    reference = RunWithControl(record(), control).reference("accuracy")
     assert reference.reading.reason == "accuracy was not measured on the frozen control"
 
 

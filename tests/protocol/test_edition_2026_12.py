@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
+from fa_registry.metrics import label_of
 from fa_registry.protocol.engine import judge, judge_all
-from fa_registry.protocol.judges import decide, first_fire, required
+from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.quantities import label_of
 from fa_registry.records import CLASSES, FurtherLimit, Reading
 from tests.builders import BEST_P, frozen, measurements, over_seeds, reading, record, series
 

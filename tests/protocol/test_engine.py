@@ -119,7 +119,7 @@ def test_statistics_that_crash_are_an_error_of_every_run_of_the_group(monkeypatc
     def broken(*arguments):
         raise ZeroDivisionError("no spread")
 
-    monkeypatch.setattr("fa_registry.protocol.cases.paired_difference", broken)
+    monkeypatch.setattr("fa_registry.protocol.paired_runs.paired_difference", broken)
     audits = judge_all(over_seeds({1: 0.9, 2: 0.9}, {1: 0.5, 2: 0.5}), OURS)[:2]
     assert [audit.findings[2].outcome for audit in audits] == ["error", "error"]
     assert all("no spread" in audit.findings[2].detail for audit in audits)
@@ -150,7 +150,7 @@ def test_judging_takes_time_in_proportion_to_the_runs(monkeypatch):
 
     identity = RunSpec.identity.func
     monkeypatch.setattr(RunSpec, "identity", property(counting("identity", identity)))
-    monkeypatch.setattr("fa_registry.protocol.cases.paired_difference", counting("paired", paired_difference))
+    monkeypatch.setattr("fa_registry.protocol.paired_runs.paired_difference", counting("paired", paired_difference))
     monkeypatch.setattr(engine, "_judge_safely", counting("judged", engine._judge_safely))
     found = []
     for count in (50, 100):

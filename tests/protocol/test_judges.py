@@ -7,11 +7,11 @@ import math
 
 import pytest
 
+from fa_registry.metrics import symbol_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import seeds_key
-from fa_registry.protocol.judges import decide, fires_now, first_fire, required
+from fa_registry.protocol.rule_evaluation import decide, fires_now, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.quantities import symbol_of
 from fa_registry.records import Reading
 from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_cases import given, sized

@@ -6,16 +6,16 @@ import math
 
 import pytest
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.protocol import checking
+from fa_registry.protocol import edition_schema
 from fa_registry.protocol.engine import JUDGES, judge, judge_all
 from fa_registry.protocol.rules import load_edition, shipped
 from tests.builders import BEST_P, frozen, measurements, record
 
 
 def write(tmp_path, *replacements, edition="2026-05"):
-    text = (resources.editions() / f"{edition}.toml").read_text(encoding="utf-8")
+    text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
     for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
         assert old in text
         text = text.replace(old, new, 1)
@@ -210,7 +210,7 @@ def test_wrong_overrides_are_named_together():
 
 
 def test_the_judges_of_an_edition_are_those_of_the_engine():
-    assert set(checking.JUDGES) == set(JUDGES)
+    assert set(edition_schema.JUDGES) == set(JUDGES)
 
 
 SEEDS = (1, 2, 3)

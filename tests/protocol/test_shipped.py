@@ -6,10 +6,17 @@ import dataclasses
 
 import pytest
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import InvalidFields
+from fa_registry.protocol.builtin_editions import (
+    claimed,
+    describe_edition,
+    digests,
+    nearest,
+    provenance_of,
+    verdict_mark,
+)
 from fa_registry.protocol.rules import load_edition, overridden, shipped, shipped_editions
-from fa_registry.protocol.shipped import claimed, digests, edition_words, nearest, standing, verdict_mark
 from fa_registry.records import EditionReference
 
 OWN = """
@@ -32,7 +39,7 @@ rationale = "a test"
 
 
 def own(tmp_path, *replacements, edition="2026-11"):
-    text = (resources.editions() / f"{edition}.toml").read_text(encoding="utf-8")
+    text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
     for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
         assert old in text
         text = text.replace(old, new, 1)
@@ -51,14 +58,14 @@ def told(edition):
 def test_every_shipped_edition_is_itself_and_differs_from_nothing():
     for name in shipped():
         reference = load_edition(name).reference
-        assert (standing(reference), edition_words(reference), verdict_mark(reference)) == ("shipped", name, "")
+        assert (provenance_of(reference), describe_edition(reference), verdict_mark(reference)) == ("shipped", name, "")
         assert reference.shipped and reference.based_on == "" and reference.differences == ()
 
 
 def test_an_overridden_threshold_is_a_difference_to_the_edition_itself():
     edition = load_edition("2026-11", {"D1": 100, "D2.gain": 0.5})
     assert told(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
-    assert edition_words(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
+    assert describe_edition(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
 
 
 def test_thresholds_moved_twice_are_both_recorded():
@@ -71,7 +78,7 @@ def test_thresholds_moved_twice_are_both_recorded():
 def test_a_file_of_ones_own_is_based_on_the_edition_it_shares_most_with(tmp_path, edition):
     mine = own(tmp_path, ("threshold = 50.0", "threshold = 51.0"), edition=edition)
     assert mine.based_on == edition and len(mine.reference.differences) == 1
-    assert edition_words(mine.reference) == f"mine (based on {edition})"
+    assert describe_edition(mine.reference) == f"mine (based on {edition})"
     assert verdict_mark(mine.reference) == f"mine {mine.digest[:8]}"
     assert mine.reference.shipped is False
 
@@ -126,7 +133,7 @@ def test_an_edition_that_shares_nothing_has_rules_of_its_own(tmp_path):
     path = tmp_path / "lenient.toml"
     path.write_text(OWN, encoding="utf-8")
     reference = load_edition(str(path)).reference
-    assert reference.based_on == "" and edition_words(reference) == "lenient, mine (own rules)"
+    assert reference.based_on == "" and describe_edition(reference) == "lenient, mine (own rules)"
     assert {difference.field for difference in reference.differences if difference.rule} == {"rule"}
 
 
@@ -139,12 +146,14 @@ def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
     real = load_edition("2026-11").reference
     for name in ("2026-11", "2026\u201111", " 2026-11", "2026-11:strict"):
         forged = dataclasses.replace(real, name=name, digest="1a2b3c4d" * 8)
-        assert standing(forged) == "foreign" and verdict_mark(forged) == "not shipped 1a2b3c4d"
-        assert edition_words(forged) == f"{name} (not this installation's: digest 1a2b3c4d)"
+        assert provenance_of(forged) == "foreign" and verdict_mark(forged) == "not shipped 1a2b3c4d"
+        assert describe_edition(forged) == f"{name} (not this installation's: digest 1a2b3c4d)"
     named = dataclasses.replace(real, name="mine", shipped=True)  # with the digest of a shipped file
-    assert standing(named) == "own"
+    assert provenance_of(named) == "own"
     old = EditionReference("ours", "t", "s", "0" * 64, {"D1.threshold": 1.0})
-    assert edition_words(old) == "ours, mine (not a shipped edition)" and verdict_mark(old) == "mine 00000000 modified"
+    assert (
+        describe_edition(old) == "ours, mine (not a shipped edition)" and verdict_mark(old) == "mine 00000000 modified"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,4 +164,4 @@ def test_other_names_are_nobodys(name):
 
 
 def test_every_name_of_an_edition_or_variant_is_claimed():
-    assert {claimed(name) for name in digests()} == {path.stem for path in resources.editions().glob("*.toml")}
+    assert {claimed(name) for name in digests()} == {path.stem for path in bundled_files.editions().glob("*.toml")}

@@ -18,7 +18,7 @@ from fa_registry.records.configurations import (
     differing_settings,
     is_cannot_tell,
 )
-from fa_registry.training.redraw import DRAWN, SAME_WAY
+from fa_registry.training.replay_from_seed import DRAWN, SAME_WAY
 
 RECORD = json.loads(MEASURED.read_text(encoding="utf-8"))
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX512", "instruction_set": "AVX512"}

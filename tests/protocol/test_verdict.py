@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
-from fa_registry.protocol.verdict import combined, exit_code, labelled, verdict
+from fa_registry.protocol.verdict import combine_verdicts, exit_code, verdict, verdict_label
 from fa_registry.records import OUTCOMES, Verdict
 from tests.builders import frozen, measurements, record
 
@@ -101,9 +101,9 @@ def test_a_run_that_was_stopped_early_may_fail_and_never_passes():
 
 
 def test_an_editions_words_take_its_flags():
-    assert labelled("FAIL", ("D1", "D3 waived")) == "FAIL(D1; D3 waived)"
-    assert labelled("needs walk-back:", ("a", "d")) == "needs walk-back: a, d"
-    assert (labelled("needs walk-back:", ()), labelled("PASS", ())) == ("needs walk-back", "PASS")
+    assert verdict_label("FAIL", ("D1", "D3 waived")) == "FAIL(D1; D3 waived)"
+    assert verdict_label("needs walk-back:", ("a", "d")) == "needs walk-back: a, d"
+    assert (verdict_label("needs walk-back:", ()), verdict_label("PASS", ())) == ("needs walk-back", "PASS")
 
 
 def test_a_diverged_run_never_passes():
@@ -120,9 +120,9 @@ def test_what_fails_on_a_figure_that_stands_in_for_another_is_marked():
 
 def test_seeds_combine_to_the_worst_with_every_flag():
     seeds = [Verdict("pass", "PASS"), Verdict("warn", "WARN(D1)", ("D1",)), Verdict("fail", "FAIL(D3)", ("D3",))]
-    assert combined(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"))
-    assert combined(seeds[:1]) == Verdict("pass", "PASS")
-    assert combined([]).outcome == "incomplete"
+    assert combine_verdicts(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"))
+    assert combine_verdicts(seeds[:1]) == Verdict("pass", "PASS")
+    assert combine_verdicts([]).outcome == "incomplete"
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_seeds_combine_to_the_worst_with_every_flag():
 )
 def test_a_seed_that_is_worse_is_never_hidden_by_a_milder_one(milder, worse):
     verdicts = [Verdict(outcome, outcome.upper()) for outcome in (milder, worse)]
-    assert combined(verdicts) == combined(verdicts[::-1]) == verdicts[1]
+    assert combine_verdicts(verdicts) == combine_verdicts(verdicts[::-1]) == verdicts[1]
 
 
 def test_seeds_combine_in_the_editions_words():
     seeds = [Verdict("fail", f"needs walk-back: {code}", (code,)) for code in "da"]
-    assert combined(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"))
-    assert combined([Verdict("pass", "trustworthy"), seeds[0]]).label == "needs walk-back: d"
-    assert combined([Verdict("pass", "trustworthy")]).label == "trustworthy"
+    assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"))
+    assert combine_verdicts([Verdict("pass", "trustworthy"), seeds[0]]).label == "needs walk-back: d"
+    assert combine_verdicts([Verdict("pass", "trustworthy")]).label == "trustworthy"
 
 
 @pytest.mark.parametrize(

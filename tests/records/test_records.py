@@ -20,7 +20,7 @@ from fa_registry.records import (
     Finding,
     Integrity,
     Margin,
-    Measured,
+    MeasuredFigure,
     Measurements,
     Option,
     Published,
@@ -223,7 +223,7 @@ FIGURE = PublishedFigure(
 
 def test_both_ways():
     rows = (
-        FigureVerdict(FIGURE, "differs", "why", (Measured(42, "r", Reading(1.0)),), interval_90=(0.1, 0.2)),
+        FigureVerdict(FIGURE, "differs", "why", (MeasuredFigure(42, "r", Reading(1.0)),), interval_90=(0.1, 0.2)),
         FigureVerdict(PublishedFigure("x", "bp", Published(never=True), Margin(0.0), None, "s"), "not measured", "why"),
     )
     found = Reproduction("study", "title", "digest", rows, ("remark",))

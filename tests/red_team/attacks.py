@@ -20,7 +20,7 @@ from torch import Tensor
 from fa_registry import jsonio
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking import schema
-from fa_registry.tracking.series import SCALAR_SITE, SCHEMA, Row, points, read_rows
+from fa_registry.tracking.series_parquet import SCALAR_SITE, SCHEMA, SeriesRow, points, read_rows
 from fa_registry.training.checkpoint import content_digest, save_tensors
 
 
@@ -111,5 +111,5 @@ class Store:
         self.seal(run_id)
 
 
-def _retold(row: Row, reading: Reading | None) -> Row:
+def _retold(row: SeriesRow, reading: Reading | None) -> SeriesRow:
     return row if reading is None else (*row[:3], reading.value, reading.reason)

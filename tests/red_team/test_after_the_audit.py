@@ -12,7 +12,7 @@ from fa_registry import jsonio, load_model
 from fa_registry.errors import IntegrityError
 from fa_registry.tracking import schema
 from fa_registry.tracking.models import TAG_CARD, folder_name, promotion_key
-from fa_registry.tracking.pages import SEAL
+from fa_registry.tracking.page_digests import SEAL
 from fa_registry.training.model_folder import CARD, NETWORK, ModelCard
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in

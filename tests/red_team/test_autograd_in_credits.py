@@ -10,18 +10,18 @@ import pytest
 import torch
 
 from fa_registry import methods
-from fa_registry.catalog import Location
-from fa_registry.diagnostics import look
+from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import PluginError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.protocol.prerequisites import CREDIT, METHOD
+from fa_registry.plugin_registry import Location
+from fa_registry.protocol.evidence_rules import CREDIT, METHOD
 from fa_registry.records import CREDIT_CHECK, Check
 from fa_registry.testing import check_method
-from fa_registry.training.asking import credits_of
 from fa_registry.training.backprop_check import ANOTHER_NAME, backprop_check
-from fa_registry.training.bench import credit_inputs
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.training.redraw import credit_in_training
+from fa_registry.training.method_calls import compute_credits
+from fa_registry.training.probe_context import credit_inputs
+from fa_registry.training.replay_from_seed import credit_in_training
 from fa_registry.training.task import Task
 from tests.helpers.plugins import installed_member
 from tests.helpers.small import supported, tiny_task, trained
@@ -130,8 +130,8 @@ class Trusted(DirectFeedbackAlignment):
 
 def asked(attempt, task=None) -> list[torch.Tensor]:
     task = task or tiny_task()
-    inputs = credit_inputs(task, look(task.network, *task.eval_batch))
-    return credits_of(Trusted(attempt), task.feedback, inputs)
+    inputs = credit_inputs(task, run_forward_backward(task.network, *task.eval_batch))
+    return compute_credits(Trusted(attempt), task.feedback, inputs)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_credit_rule_that_moves_the_weights_fails_the_suite_and_the_audit():
     assert found.outcome == "differs" and "changes the network's weights" in found.detail
 
 
-@pytest.mark.parametrize("name", methods.CATALOG.own_names())
+@pytest.mark.parametrize("name", methods.CATALOG.builtin_names())
 def test_no_built_in_method_is_taken_for_backpropagation(name):
     trainer, _, _ = trained(**supported(name))
     found = backprop_check(trainer.task)

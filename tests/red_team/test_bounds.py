@@ -9,7 +9,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
-from fa_registry.workflows.frames import runs as runs_frame
+from fa_registry.workflows.dataframes import runs as runs_frame
 from tests.red_team.conftest import call, integrity_of
 
 HUGE = 2**62

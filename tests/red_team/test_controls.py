@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from fa_registry.protocol import cases
+from fa_registry.protocol import paired_runs
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, RunAudit
@@ -84,7 +84,7 @@ def stated_by_every_edition(report: AuditReport, method: str, states: dict[str, 
 def judge_believing(report: AuditReport) -> tuple[RunAudit, ...]:
     """The runs judged by the leading edition as if every control were proven: what the attack is for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cases, "control_doubt", lambda *_: "")
+        patch.setattr(paired_runs, "control_doubt", lambda *_: "")
         return judge_all([run.record for run in report.runs], load_edition("2026-11"))
 
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from fa_registry import jsonio, resources
+from fa_registry import bundled_files, jsonio
 from fa_registry.jsonio import file_digest
 from fa_registry.protocol.rules import load_edition
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.models import ModelRegistry
-from fa_registry.tracking.pages import SEAL
+from fa_registry.tracking.page_digests import SEAL
 from tests.red_team.conftest import call, judged
 
 LOOSE = (  # nothing fails by these limits
@@ -44,7 +44,7 @@ LOOK_ALIKES = (
 
 def loose(store, name):
     """2026-11 with other limits under `name`, in the working folder."""
-    text = (resources.editions() / "2026-11.toml").read_text(encoding="utf-8")
+    text = (bundled_files.editions() / "2026-11.toml").read_text(encoding="utf-8")
     for old, new in (('name = "2026-11"', f"name = {json.dumps(name)}"), *LOOSE):
         assert old in text
         text = text.replace(old, new)
@@ -101,7 +101,7 @@ def test_a_name_of_its_own_is_taken(edition_file, name):
 
 def test_an_unchanged_copy_is_the_shipped_edition(edition_file):
     path = edition_file("x")
-    path.write_bytes((resources.editions() / "2026-11.toml").read_bytes())
+    path.write_bytes((bundled_files.editions() / "2026-11.toml").read_bytes())
     assert load_edition(str(path)).reference == load_edition("2026-11").reference
 
 

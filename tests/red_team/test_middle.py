@@ -11,8 +11,8 @@ import pytest
 from fa_registry import methods
 from fa_registry.protocol.replayed import AS_LOGGED
 from fa_registry.tracking import schema
-from fa_registry.tracking.series import SCHEMA, read_rows
-from fa_registry.training import redraw as redrawing
+from fa_registry.tracking.series_parquet import SCHEMA, read_rows
+from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training as workflow
 from fa_registry.workflows.replays import drawn_nonce, ranked

@@ -11,7 +11,7 @@ import torch
 from fa_registry import architectures, datasets
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits, shared_samples, unaugmented
-from fa_registry.protocol.prerequisites import DATA, NETWORK, evidence
+from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.network_check import network_check

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.catalog import source_digest
+from fa_registry.plugin_registry import source_digest
 from fa_registry.tracking import schema
 from fa_registry.training import measuring
-from fa_registry.training.code import changes, code_of
+from fa_registry.training.code_fingerprint import fingerprint, fingerprint_changes
 from tests.helpers.plugins import NAME, PACKAGE, installed, installed_member
 from tests.helpers.small import tiny_spec
 from tests.red_team.conftest import integrity_of
@@ -133,10 +133,10 @@ def test_a_rule_in_a_file_that_is_not_python_is_in_the_digest(tmp_path):
         rule = tmp_path / PACKAGE / "rule.json"
         rule.write_text('{"scale": 1}')
         plugin.forget()
-        before = code_of(tiny_spec(method=NAME))
+        before = fingerprint(tiny_spec(method=NAME))
         rule.write_text('{"scale": 5}')
         plugin.forget()
-        (line,) = changes(before, code_of(tiny_spec(method=NAME)))
+        (line,) = fingerprint_changes(before, fingerprint(tiny_spec(method=NAME)))
         assert line.startswith(f"method {NAME}: source edited (digest ")
 
 
@@ -165,15 +165,15 @@ def test_a_run_of_an_older_release_is_compared_by_the_digest_that_it_recorded(tm
     """It took the Python files alone: a file beside them makes no other code of it, an edited module does."""
     with installed(tmp_path) as plugin:
         key = f"methods/{NAME}"
-        now = code_of(tiny_spec(method=NAME))
+        now = fingerprint(tiny_spec(method=NAME))
         old = {name: value for name, value in now[key].items() if name != "files"}
         old["digest"] = source_digest(f"{PACKAGE}.{NAME}")
         before = {**now, key: old}
-        assert changes(before, now) == ()
+        assert fingerprint_changes(before, now) == ()
         (tmp_path / PACKAGE / "rule.json").write_text("{}")
         plugin.forget()
-        assert changes(before, code_of(tiny_spec(method=NAME))) == ()
+        assert fingerprint_changes(before, fingerprint(tiny_spec(method=NAME))) == ()
         plugin.module.write_text(plugin.module.read_text() + "\n# edited\n")
         plugin.forget()
-        (line,) = changes(before, code_of(tiny_spec(method=NAME)))
+        (line,) = fingerprint_changes(before, fingerprint(tiny_spec(method=NAME)))
         assert "source edited" in line

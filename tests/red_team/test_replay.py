@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from fa_registry import methods
-from fa_registry.catalog import Location
+from fa_registry.plugin_registry import Location
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.credit_check import DISGUISED, OTHERWISE

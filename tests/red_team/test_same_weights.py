@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from fa_registry.records import Recipe
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.workflows.same_weights import may_share_weights
+from fa_registry.workflows.duplicate_weights import may_share_weights
 from tests.builders import spec
 from tests.red_team.conftest import call, judged
 from tests.red_team.test_tables import caught

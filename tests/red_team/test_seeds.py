@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.reporting.pitfalls import pitfalls
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
 from tests.red_team.conftest import STUDY, call, judged
 
 SEEDS = 11

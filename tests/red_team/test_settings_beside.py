@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.near_settings import differing_numbers, skeleton, words
+from fa_registry.protocol.near_settings import describe_difference, differing_numbers, skeleton
 from fa_registry.records import Recipe
 from tests.builders import spec
 from tests.red_team.conftest import call, written_report
@@ -99,4 +99,4 @@ def test_what_differs_by_more_or_in_no_number_is_not(one, other):
 
 def test_the_differences_are_named():
     found = differing_numbers(spec(**rate(1e-3)), spec(**rate(1.001e-3)))
-    assert words(found) == "learning_rate 0.001001 instead of 0.001"
+    assert describe_difference(found) == "learning_rate 0.001001 instead of 0.001"

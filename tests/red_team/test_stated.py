@@ -8,8 +8,8 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.pitfalls import Asked, own_control
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.pitfalls import PitfallContext, own_control
+from fa_registry.reporting.report_index import Sources
 from fa_registry.statistics import t_interval
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
@@ -75,7 +75,7 @@ def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit, edit
     pages = [path.read_text(encoding="utf-8") for path in (store.folder / "pages").rglob("*.html")]
     assert any(BY_AUTHOR in page for page in pages)
     group = groups(report)[0]
-    outcome, evidence = own_control(Asked(group.runs[0], group.runs, Sources.of(report)))
+    outcome, evidence = own_control(PitfallContext(group.runs[0], group.runs, Sources.of(report)))
     assert outcome == "violated" and BY_AUTHOR in evidence
 
 

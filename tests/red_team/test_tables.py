@@ -7,7 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.tracking import schema
 from tests.red_team.conftest import STUDY, call, judged
 
@@ -33,7 +33,7 @@ def stopped(store):
     text = text.replace("epochs = 4", "epochs = 5")
     (store.folder / "short").mkdir()
     (store.folder / "short" / "study.toml").write_text(text, encoding="utf-8")
-    edition = (resources.editions() / "2026-05.toml").read_text(encoding="utf-8")
+    edition = (bundled_files.editions() / "2026-05.toml").read_text(encoding="utf-8")
     early = edition.replace('name = "2026-05"', 'name = "early"').replace("threshold = 50.0", "threshold = 1.015")
     (store.folder / "early.toml").write_text(early, encoding="utf-8")
     asked = ("--jobs", "1", "--device", "cpu", "--edition", "early.toml", "--stop-on", "D1")

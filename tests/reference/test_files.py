@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from fa_registry.protocol.checking import Condition, EditionFile, Rule
+from fa_registry.protocol.edition_schema import Condition, EditionFile, Rule
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.waivers import DATES, TEXTS, WHERE, load_waivers
 from fa_registry.records import Option, Recipe, Waiver

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fa_registry.records import AuditReport, FigureDifference, Integrity, Reading, RunAudit
-from fa_registry.reporting.pitfalls import Asked
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.pitfalls import PitfallContext
+from fa_registry.reporting.report_index import Sources
 
 
 def run_of(report: AuditReport, method: str = "dfa", seed: int = 42) -> RunAudit:
@@ -51,11 +51,11 @@ def changed(
     return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured, **fields))
 
 
-def asked(report: AuditReport, run: RunAudit, **cards: Any) -> Asked:
+def asked(report: AuditReport, run: RunAudit, **cards: Any) -> PitfallContext:
     """The run in its report, in the place of the one of its id; cards: of plugins, by `methods/dfa`."""
     runs = tuple(run if one.record.run_id == run.record.run_id else one for one in report.runs)
     sources = Sources.of(dataclasses.replace(report, runs=runs, cards={**report.cards, **cards}))
-    return Asked(run, [run], sources)
+    return PitfallContext(run, [run], sources)
 
 
 def _row(value: Any) -> tuple[Reading, ...]:

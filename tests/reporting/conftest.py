@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport, RunRecord
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
 from tests.reporting import scenes
 from tests.reporting.page import written
 from tests.reporting.runs import HOSTILE, make_record

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fa_registry.quantities import label_of, symbol_of
+from fa_registry.metrics import label_of, symbol_of
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from tests.reporting.asking import changed

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fa_registry.analyses import CATALOG, Cell, Column, Table
+from fa_registry.analyses import CATALOG, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
 from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, table_numbers
@@ -301,16 +301,20 @@ def test_an_analysis_from_elsewhere_has_no_figure_here():
 
 def test_a_table_becomes_columns_without_loss():
     columns = (
-        Column("name", "words"),
-        Column("value", "number", "unit", "num"),
-        Column("count", "how many", kind="count"),
+        AnalysisColumn("name", "words"),
+        AnalysisColumn("value", "number", "unit", "num"),
+        AnalysisColumn("count", "how many", kind="count"),
     )
-    number = Cell(Reading(1.5), interval=(1.0, 2.0), n=2, run_ids=("r1",))
+    number = AnalysisCell(Reading(1.5), interval=(1.0, 2.0), n=2, run_ids=("r1",))
     rows = (
-        {"name": Cell(text="a", run_ids=("r1", "r2")), "value": number, "count": Cell(Reading(3.0))},
-        {"name": Cell(text='=b,"c"'), "value": Cell(Reading(None, "lost")), "count": Cell(Reading(0.0), text="none")},
+        {"name": AnalysisCell(text="a", run_ids=("r1", "r2")), "value": number, "count": AnalysisCell(Reading(3.0))},
+        {
+            "name": AnalysisCell(text='=b,"c"'),
+            "value": AnalysisCell(Reading(None, "lost")),
+            "count": AnalysisCell(Reading(0.0), text="none"),
+        },
     )
-    frame = table_numbers(Table("t", "T", columns, rows))
+    frame = table_numbers(AnalysisTable("t", "T", columns, rows))
     extras = [f"value_{extra}" for extra in ("reason", "low", "high", "n", "runs")]
     assert list(frame) == ["name", "name_runs", "value", *extras, "count", "count_words"]
     again = pd.read_csv(io.StringIO(frame.to_csv(index=False)), keep_default_na=False)

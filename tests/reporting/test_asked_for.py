@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import fa_registry
-from fa_registry import resources
-from fa_registry.quantities import DECLARED
+from fa_registry import bundled_files
+from fa_registry.metrics import DECLARED
 from fa_registry.reporting.text import filters
 from tests.reporting.page import section, words_of
 
@@ -42,8 +42,8 @@ for table in ("AUDIT_TABLE", "TERMINAL_TABLE"):
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.analyses import CATALOG
-from fa_registry.cli.auditing import audited
-from fa_registry.cli.comparing import compared
+from fa_registry.cli.audit import audited
+from fa_registry.cli.compare import compared
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.reporting.pages.comparison import compare_context
@@ -247,7 +247,9 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
     package = Path(fa_registry.__file__).parent
     modules = [path for room in ROOMS for path in (package / room).rglob("*.py")]
     found = {path: named(literals(path.read_text("utf-8"))) for path in modules}
-    found |= {path: named([COMMENT.sub("", path.read_text("utf-8"))]) for path in resources.templates().glob("*.j2")}
+    found |= {
+        path: named([COMMENT.sub("", path.read_text("utf-8"))]) for path in bundled_files.templates().glob("*.j2")
+    }
     assert {
         path.name: words for path, words in found.items() if words and not EXCEPTIONS.keys() & {path.name, *path.parts}
     } == {}, "ask the catalogue: quantities.symbol_of(NAME), quantity_of(NAME).label"

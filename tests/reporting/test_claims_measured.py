@@ -8,15 +8,15 @@ import statistics
 
 import pytest
 
+from fa_registry.metrics import label_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import label_of
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, is_above_frozen, seeds_needed
-from fa_registry.reporting.claims_measured import gamma_claims, reaching
+from fa_registry.reporting.claims_reference_gamma import count_draws_reaching, gamma_claims
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
 from fa_registry.statistics import seeds_to_plan, t_interval
 from tests.reporting.asking import changed, run_of
 from tests.reporting.page import written
@@ -101,7 +101,7 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
     ],
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
-    assert reaching(ranks, draws).startswith(words)
+    assert count_draws_reaching(ranks, draws).startswith(words)
 
 
 ABOUT_ALIGNMENT = {"aligned by feedback", "aligned, null unknown", "specific"}

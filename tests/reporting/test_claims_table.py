@@ -14,12 +14,12 @@ from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.prerequisites import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL
+from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL
 from fa_registry.records import Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
-from fa_registry.reporting import claims_depth, claims_measured
+from fa_registry.reporting import claims_depth, claims_reference_gamma
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_measured import KEYS
+from fa_registry.reporting.claims_reference_gamma import KEYS
 from tests.reporting.asking import changed
 from tests.reporting.earning import (
     CLEARS,
@@ -48,7 +48,7 @@ from tests.reporting.earning import (
 )
 from tests.reporting.scenes import a_finding
 
-MODULES = (claims_module, claims_depth, claims_measured)
+MODULES = (claims_module, claims_depth, claims_reference_gamma)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
 

@@ -8,10 +8,9 @@ import math
 import pytest
 
 from fa_registry.errors import UsageError
+from fa_registry.metrics import label_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import label_of
 from fa_registry.records import Recipe
-from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages import comparison
 from fa_registry.reporting.pages.comparison import (
     compare_context,
@@ -25,7 +24,8 @@ from fa_registry.reporting.pages.comparison import (
 )
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.render import render_comparison
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import Frozen
 from fa_registry.statistics import paired_difference
 from tests.reporting.asking import changed
 from tests.reporting.page import Page

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fa_registry.records import Exclusion
 from fa_registry.reporting.files.csv import CALCULATED, columns, columns_of, guarded, rows, unguarded, write_csv
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 from tests.reporting.runs import NO_FEEDBACK
 
 DTYPES = {"text": "string", "integer": "Int64", "number": "Float64", "boolean": "boolean"}
@@ -103,7 +103,7 @@ def test_a_spreadsheet_calculates_nothing(name, report, tmp_path):
     first = dataclasses.replace(report.runs[0].record, name=name)
     audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
     (line,) = lines(audit, tmp_path)
-    assert line["name"] == guarded(visible(name)) and unguarded(line["name"]) == visible(name)
+    assert line["name"] == guarded(escape_control(name)) and unguarded(line["name"]) == escape_control(name)
     assert not CALCULATED.match(line["name"]) or line["name"][0] == "'"
 
 
@@ -121,7 +121,7 @@ def test_a_name_that_is_not_utf_8_and_one_of_many_lines(report, tmp_path):
 
 def test_names_are_distinct_and_all_have_words(rich):
     made = columns(rich)
-    assert len({column.name for column in made}) == len(made) and all(column.words for column in made)
+    assert len({column.name for column in made}) == len(made) and all(column.description for column in made)
     assert {column.kind for column in made} == {"text", "integer", "number", "boolean"}
 
 

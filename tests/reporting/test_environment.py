@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from jinja2 import TemplateAssertionError, meta, nodes
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import UsageError
 from fa_registry.records import Reading
 from fa_registry.reporting.pages.comparison import compare_context
@@ -18,11 +18,11 @@ from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.index import audit_table_context, index_context
 from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
 from fa_registry.reporting.render import TEMPLATES, template_problems
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text import environment as environment_sandbox
-from fa_registry.reporting.text.environment import Pages, UserEnvironment, environment, variables
+from fa_registry.reporting.text.environment import TemplateRenderer, UserEnvironment, environment, variables
 from fa_registry.reporting.text.environment import environment as environment_contexts
-from fa_registry.reporting.values import Listed, Number
+from fa_registry.reporting.view_models import Number, Truncated
 from tests.helpers.limited import CEILING, run_limited
 
 
@@ -32,7 +32,7 @@ def render(tmp_path):
 
     def from_text(text, name="page.html.j2", **context):
         (tmp_path / name).write_text(text, encoding="utf-8")
-        return Pages(tmp_path).render(name, context)
+        return TemplateRenderer(tmp_path).render(name, context)
 
     return from_text
 
@@ -62,10 +62,10 @@ def test_what_is_neither_text_nor_a_whole_number_must_pass_a_filter(render, name
 
 
 def test_what_breaks_in_a_shipped_template_is_a_bug_and_shows_its_traceback(tmp_path, monkeypatch):
-    monkeypatch.setattr("fa_registry.resources.templates", lambda: tmp_path)
+    monkeypatch.setattr("fa_registry.bundled_files.templates", lambda: tmp_path)
     (tmp_path / "page.html.j2").write_text("{{ value }}", encoding="utf-8")
     with pytest.raises(TypeError, match="write numbers with num"):
-        Pages().render("page.html.j2", {"value": 0.5})
+        TemplateRenderer().render("page.html.j2", {"value": 0.5})
 
 
 def test_text_is_escaped_by_extension(render, hostile):
@@ -108,7 +108,7 @@ def test_a_template_is_compiled_once_for_all_its_pages(tmp_path, monkeypatch):
     compiled = []
     kept = UserEnvironment.compile
     monkeypatch.setattr(UserEnvironment, "compile", lambda *a, **k: compiled.append(1) or kept(*a, **k))
-    pages = Pages(tmp_path)
+    pages = TemplateRenderer(tmp_path)
     assert [pages.render("page.html.j2", {"value": value}) for value in (1, 2)] == ["1", "2"]
     assert compiled == [1]
 
@@ -126,7 +126,7 @@ PARTS = {
 
 def test_every_template_has_a_context_and_every_context_a_template():
     parts = {part for parts in PARTS.values() for part in parts}
-    assert {path.name for path in resources.templates().glob("*.j2")} == set(TEMPLATES) | SHARED | parts
+    assert {path.name for path in bundled_files.templates().glob("*.j2")} == set(TEMPLATES) | SHARED | parts
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
@@ -186,7 +186,7 @@ def test_the_innermost_template_is_named(tmp_path, inner, words):
     (tmp_path / "page.html.j2").write_text("\n{% include 'inner.html.j2' %}")
     (tmp_path / "inner.html.j2").write_text(inner)
     with pytest.raises(UsageError, match=words):
-        Pages(tmp_path).render("page.html.j2", {})
+        TemplateRenderer(tmp_path).render("page.html.j2", {})
 
 
 VALUE = Number(Reading(0.5), "num", ("r1", "r2"))
@@ -196,7 +196,7 @@ VALUE = Number(Reading(0.5), "num", ("r1", "r2"))
 def render_untrusted(tmp_path):
     def from_text(text, name="page.html.j2", **context):
         (tmp_path / name).write_text(text, encoding="utf-8")
-        return Pages(tmp_path).render(name, {"value": VALUE, **context})
+        return TemplateRenderer(tmp_path).render(name, {"value": VALUE, **context})
 
     return from_text
 
@@ -224,7 +224,7 @@ def hurried(monkeypatch):
     ],
 )
 def test_what_a_template_needs_works(render_untrusted, text, shown):
-    assert render_untrusted(text, listed=Listed((1,), 4)) == shown
+    assert render_untrusted(text, listed=Truncated((1,), 4)) == shown
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
         ("\n{{ value.__class__ }}", "line 2: SecurityError: a template may not touch '__class__' of Number"),
         ("{{ value._private }}", "unknown field of Number '_private'; known: kind, reading, run_ids"),
         ("{{ value.runids }}", r"unknown field of Number 'runids' \(did you mean 'run_ids'\?\)"),
-        ("{{ listed.first(1, value) }}", "may not touch 'first' of Listed.*; it may touch: left, shown, total"),
+        ("{{ listed.first(1, value) }}", "may not touch 'first' of Truncated.*; it may touch: left, shown, total"),
         ("{{ value['__init__'] }}", "may not touch '__init__'"),
         ("{{ value | attr('__init__') }}", "No filter named 'attr'"),
         (
@@ -252,7 +252,7 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
 )
 def test_what_a_template_may_not_touch(render_untrusted, text, words):
     with pytest.raises(UsageError, match=rf"template page\.html\.j2.*{words}"):
-        render_untrusted(text, listed=Listed((1,), 4))
+        render_untrusted(text, listed=Truncated((1,), 4))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
     monkeypatch.setattr(environment_sandbox, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(environment_sandbox, "SECONDS", 3)
     (tmp_path / "page.html.j2").write_text("{% for a in range(3) %}{% endfor %}x")
-    pages = Pages(tmp_path)
+    pages = TemplateRenderer(tmp_path)
     assert [pages.render("page.html.j2", {}) for _ in range(3)] == ["x"] * 3
 
 
@@ -344,7 +344,7 @@ pages, texts = Path({str(tmp_path)!r}), {list(HUNGRY)!r}
 for place, text in enumerate(texts):
     (pages / f"page{place}.html.j2").write_text(text)
     try:
-        print(len(environment.Pages(pages).render(f"page{place}.html.j2", {})))
+        print(len(environment.TemplateRenderer(pages).render(f"page{place}.html.j2", {})))
     except UsageError as error:
         print(error)
     gc.collect()  # what a page that failed has made is held by its traceback

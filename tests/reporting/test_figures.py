@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
-from fa_registry.quantities import DECLARED
 from fa_registry.records import Measurements, Reading, Series
-from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures, size_of
+from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, bytes_left, setting_figures, size_of
 from fa_registry.reporting.figures.style import (
     CONTROL,
     DPI,
@@ -40,7 +40,7 @@ from fa_registry.reporting.figures.trajectories import (
     table_rows,
     trajectory_png,
 )
-from fa_registry.reporting.values import Listed
+from fa_registry.reporting.view_models import Truncated
 
 GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title
 PANEL = {panel.quantity: panel for panel in PANELS}
@@ -252,7 +252,7 @@ def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_n
     assert part.pictures == () and [plate.title for plate in part.plates] == ["Accuracy of every seed"]
     bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]
     runs = tuple(dataclasses.replace(run, record=record) for run, record in zip(runs, bare, strict=True))
-    assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Listed((), 0)
+    assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Truncated((), 0)
 
 
 def in_settings(report, count):
@@ -293,8 +293,8 @@ def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setti
 
 
 def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
-    assert room_beside(300_000) == PAGE - 300_000
-    assert room_beside(5_000_000) == room_beside(PAGE) == LEAST_ROOM
+    assert bytes_left(300_000) == PAGE - 300_000
+    assert bytes_left(5_000_000) == bytes_left(PAGE) == LEAST_ROOM
 
 
 def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):

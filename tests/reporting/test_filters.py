@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.records import Reading
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.latex import (
@@ -24,7 +24,7 @@ from fa_registry.reporting.text.latex import (
     latex_text,
     parts,
 )
-from fa_registry.reporting.values import Estimate, Number
+from fa_registry.reporting.view_models import Estimate, Number
 
 NUMBER_FILTERS = (filters.num, filters.sci, filters.pct, filters.pp, filters.cos, filters.exact, filters.compact)
 NASTY = (
@@ -282,7 +282,7 @@ def test_no_character_is_in_two_tables():
 
 def test_every_character_this_project_prints_has_a_command():
     """Cards, rules, words of the pages: none of them is shown by its number."""
-    package = resources.templates().parent / "fa_registry"
+    package = bundled_files.templates().parent / "fa_registry"
     folders = ("methods", "architectures", "datasets", "diagnostics", "protocol", "reporting", "studies")
     files = [path for folder in folders for path in (package / folder).rglob("*") if path.suffix in (".py", ".toml")]
     assert len(files) > 80

@@ -10,23 +10,23 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import Choice, Exclusion, Verdict
+from fa_registry.records import Exclusion, SelectionSummary, Verdict
 from fa_registry.reporting.labels import command, control_of
-from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.form import (
     blanks,
-    check_kept,
-    completing,
+    check_blanks_kept,
+    completion_commands,
     form_context,
+    inline_assets,
     lines,
     read_blanks,
-    standing_alone,
 )
 from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.pitfalls import QUESTIONS
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import Frozen
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.asking import changed
 
 
@@ -118,7 +118,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
     """In all three forms, beside the seeds' interval; nothing where a run did not write the size down."""
     sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
     for runs, said in ((tuple(sized), True), (report.runs, False)):
-        sources, written = Sources.of(dataclasses.replace(report, runs=runs)), Pages()
+        sources, written = Sources.of(dataclasses.replace(report, runs=runs)), TemplateRenderer()
         group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
         context = form_context(group, link, sources, {})
         assert (context.sampling is not None) == said
@@ -164,8 +164,8 @@ CLAIM = "<!-- fa:blank claim -->\n{}\n<!-- /fa:blank -->"
 
 
 def test_a_new_page_that_holds_the_words_may_replace_the_old(tmp_path):
-    check_kept({"claim": "mine", "motivation": ""}, CLAIM.format("mine"), tmp_path / "form.md")
-    check_kept({"claim": ""}, "a template without blanks", tmp_path / "form.md")
+    check_blanks_kept({"claim": "mine", "motivation": ""}, CLAIM.format("mine"), tmp_path / "form.md")
+    check_blanks_kept({"claim": ""}, "a template without blanks", tmp_path / "form.md")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_new_page_that_holds_the_words_may_replace_the_old(tmp_path):
 )
 def test_a_new_page_that_drops_the_words_may_not(tmp_path, page):
     with pytest.raises(UsageError, match=r"form\.md"):
-        check_kept({"claim": "mine"}, page, tmp_path / "form.md")
+        check_blanks_kept({"claim": "mine"}, page, tmp_path / "form.md")
 
 
 def test_blanks_of_an_older_template_are_kept():
@@ -225,7 +225,7 @@ def test_runs_and_controls_stand_under_the_commit_they_were_trained_from(made, r
 
 
 def test_the_audit_is_the_one_that_was_asked_for(made, rich):
-    choice = Choice("digits", {"seeds": "42, 123", "scale": "0.02"})
+    choice = SelectionSummary("digits", {"seeds": "42, 123", "scale": "0.02"})
     modified = dataclasses.replace(rich.edition, overrides={"D1.threshold": 100.0})
     _, found = made(choice=choice, edition=modified, waivers=())
     assert found[-1] == (
@@ -247,37 +247,44 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     run = next(run for run in report.runs if run.record.spec.method == "bp" and run.record.spec.control == "none")
     control = next(one.record.spec for one in report.runs if one.record.spec.control == "frozen")
     incomplete = dataclasses.replace(run, verdict=Verdict("incomplete", "INCOMPLETE"))
-    assert completing([run], (), report) == ()
+    assert completion_commands([run], (), report) == ()
     bare = dataclasses.replace(report, waivers=())
     audit = lines([run], bare, Frozen.of(bare))[-1]
     alone, again = dataclasses.replace(incomplete, frozen_run_id=""), incomplete
-    first, second = (completing([one], (), bare) for one in (alone, again))
+    first, second = (completion_commands([one], (), bare) for one in (alone, again))
     assert first[-1] == second[-1] == audit and len(first) == len(second) == 2
     assert shlex.split(first[0])[:2] == ["fa-registry", "train"] and "--control frozen" in first[0]
     assert control_of(run.record.spec) == control and "--force" not in first[0]
     assert second[0] == f"{first[0].replace(' --control frozen', '')} --force"
-    study = dataclasses.replace(bare, choice=Choice("digits", {"seeds": "42, 123"}))
-    assert completing([alone], (), study)[0] == "fa-registry study digits --seeds 42,123 --device cpu"
+    study = dataclasses.replace(bare, choice=SelectionSummary("digits", {"seeds": "42, 123"}))
+    assert completion_commands([alone], (), study)[0] == "fa-registry study digits --seeds 42,123 --device cpu"
     gone = Exclusion("d" * 32, "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
-    assert "--seed 9" in completing([run], (gone,), bare)[0] and "--force" not in completing([run], (gone,), bare)[0]
-    assert completing([run], (dataclasses.replace(gone, kind="integrity"),), study)[0].endswith(
+    assert (
+        "--seed 9" in completion_commands([run], (gone,), bare)[0]
+        and "--force" not in completion_commands([run], (gone,), bare)[0]
+    )
+    assert completion_commands([run], (dataclasses.replace(gone, kind="integrity"),), study)[0].endswith(
         "--study digits --force"
     )
-    assert completing([run], (dataclasses.replace(gone, spec=None),), bare) == ()
+    assert completion_commands([run], (dataclasses.replace(gone, spec=None),), bare) == ()
     many = [dataclasses.replace(gone, spec=dataclasses.replace(run.record.spec, seed=seed)) for seed in range(20)]
-    assert completing([], many, bare)[-2] == "# and 8 more runs, which audit.json names"
+    assert completion_commands([], many, bare)[-2] == "# and 8 more runs, which audit.json names"
 
 
 def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_trained(report):
     run = next(run for run in report.runs if run.record.spec.control == "none")
-    bare = dataclasses.replace(report, choice=Choice("digits"))
+    bare = dataclasses.replace(report, choice=SelectionSummary("digits"))
     spec = dataclasses.replace(run.record.spec, seed=9)
     broken = Exclusion("d" * 32, "bp s9", "cannot be measured again:\nno data", spec=spec, kind="broken")
-    assert completing([run], (broken,), bare) == ("# no command mends bp s9: cannot be measured again: no data",)
-    assert completing([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith("# no command mends")
+    assert completion_commands([run], (broken,), bare) == (
+        "# no command mends bp s9: cannot be measured again: no data",
+    )
+    assert completion_commands([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith(
+        "# no command mends"
+    )
     killed = dataclasses.replace(broken, kind="half-written")
-    assert completing([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
-    both = completing([run], (broken, dataclasses.replace(killed, name="bp s10")), bare)
+    assert completion_commands([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
+    both = completion_commands([run], (broken, dataclasses.replace(killed, name="bp s10")), bare)
     assert [line.split()[:2] for line in both] == [["fa-registry", "study"], ["#", "no"], ["fa-registry", "audit"]]
 
 
@@ -286,7 +293,9 @@ def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
     gone = Exclusion("", "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
     own = "  # my; study: give the path of the study.toml that has this name"
     for name, remark in (("my;\nstudy", own), ("digits", "")):
-        train, audit = completing([run], (gone,), dataclasses.replace(report, choice=Choice(name), waivers=()))
+        train, audit = completion_commands(
+            [run], (gone,), dataclasses.replace(report, choice=SelectionSummary(name), waivers=())
+        )
         assert train == f"fa-registry study {shlex.quote(name)} --device cpu{remark}"
         assert audit.endswith(remark) and ("#" in audit) == bool(remark)
 
@@ -326,17 +335,17 @@ def test_a_control_that_the_report_lacks_is_said(made, rich):
 
 def test_links_to_neighbouring_files_become_their_words():
     page = '<nav><a class="up" href="../index.html">← the <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
-    assert standing_alone(page) == "<nav>← the <b>whole</b> audit</nav> x"
+    assert inline_assets(page) == "<nav>← the <b>whole</b> audit</nav> x"
 
 
 def test_links_that_lead_somewhere_stay():
     page = '<a href="#top">up</a> <a href="https://arxiv.org/abs/1">paper</a> <a href="mailto:x">mail</a>'
-    assert standing_alone(page) == page
+    assert inline_assets(page) == page
 
 
 def test_a_real_form_keeps_everything_but_its_dead_links(pages):
     form = next(text for name, text in pages.items() if name.startswith("forms/") and name.endswith(".html"))
-    alone = standing_alone(form)
+    alone = inline_assets(form)
     assert 'href="../index.html"' in form and "the whole audit" in alone
     assert re.findall(r'href="(?!#|https?:)[^"]*"', alone) == []
     assert re.sub(r"<[^>]+>", "", alone) == re.sub(r"<[^>]+>", "", form)

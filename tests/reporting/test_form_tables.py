@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from fa_registry.metrics import DECLARED, DEVIATIONS, RUN_SCALARS, SITE_TABLES
 from fa_registry.protocol.grouping import groups
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.quantities import DECLARED, DEVIATIONS, RUN_SCALARS, SITE_TABLES
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.reporting.pages.form_tables import (
     first_fires,

@@ -13,8 +13,8 @@ import pytest
 
 from fa_registry.records import AuditReport, Waiver
 from fa_registry.reporting.pages.form import form_context
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.runs import CARDS, SEEDS, SITES, diverged, full, make_record, without_feedback
 from tests.reporting.scenes import DIAGNOSTIC_CARDS, make_report
 
@@ -46,7 +46,7 @@ def form_of(kind: str) -> str:
     ]
     sources = Sources.of(an_audit(*(waivers if kind == "waived rule" else ())))
     group, link = next(pair for pair in sources.forms if pair[0].method == KINDS[kind])
-    return Pages().render("form.md.j2", variables(form_context(group, link, sources, {})))
+    return TemplateRenderer().render("form.md.j2", variables(form_context(group, link, sources, {})))
 
 
 def path_of(kind: str) -> Path:

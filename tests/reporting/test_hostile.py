@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files.csv import CALCULATED
 from fa_registry.reporting.render import render_report
-from fa_registry.visible import CATEGORIES
+from fa_registry.text_safety import CATEGORIES
 from tests.reporting.scenes import small_report
 
 ESCAPES = "\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\n\ufffe\x00"

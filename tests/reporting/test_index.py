@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from fa_registry.metrics import AUDIT_TABLE, DECLARED, quantity_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import AUDIT_TABLE, DECLARED, quantity_of
 from fa_registry.records import Reading, Verdict, Waiver
-from fa_registry.reporting.lookups import SEVERITY
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
     audit_table_context,
@@ -21,9 +20,10 @@ from fa_registry.reporting.pages.index import (
     short_names,
     waiver_rows,
 )
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages, variables
-from fa_registry.reporting.values import Judged, Link
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import SEVERITY
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
+from fa_registry.reporting.view_models import Judged, Link
 
 
 def index(report):
@@ -126,7 +126,9 @@ HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd}"
 
 @pytest.fixture
 def table():
-    return lambda report: Pages().render("audit_table.tex.j2", variables(audit_table_context(Sources.of(report))))
+    return lambda report: TemplateRenderer().render(
+        "audit_table.tex.j2", variables(audit_table_context(Sources.of(report)))
+    )
 
 
 def test_a_line_a_method_with_its_runs_in_a_comment(table, report):

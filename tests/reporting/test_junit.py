@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.records import OUTCOMES, Integrity, Reading
 from fa_registry.reporting.files.junit import suites, write_junit
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 from tests.reporting.scenes import a_finding
 
 CHILDREN = {
@@ -126,8 +126,8 @@ def test_the_suite_names_the_edition_and_what_was_overridden(report):
 def test_any_name_is_valid(name, report, tmp_path):
     audit = with_findings(report, a_finding("D1", sentence=name, detail=name), setting=name)
     root = tree(dataclasses.replace(audit, title=name), tmp_path)
-    assert root.get("name") == visible(name)
-    assert root.find(".//testcase").get("classname") == f"bp · {visible(name)}"
+    assert root.get("name") == escape_control(name)
+    assert root.find(".//testcase").get("classname") == f"bp · {escape_control(name)}"
 
 
 def test_an_audit_without_runs_is_valid(report, tmp_path):

@@ -7,23 +7,23 @@ import math
 
 import pytest
 
-from fa_registry.quantities import quantity_of
+from fa_registry.metrics import quantity_of
 from fa_registry.records import OUTCOMES, Reading
-from fa_registry.reporting.lookups import (
+from fa_registry.reporting.report_values import (
     BY_AUTHOR,
     SEVERITY,
     Frozen,
     audit_columns,
-    estimate,
-    figure,
     figure_estimate,
     finding_rows,
     last_site,
+    metric_of_run,
     most_severe_first,
-    scalar,
+    scalar_metric,
+    seed_estimate,
     seed_row,
 )
-from fa_registry.reporting.values import Number, SeedValue
+from fa_registry.reporting.view_models import Number, SeedValue
 from fa_registry.statistics import summary
 from tests.reporting.asking import changed
 from tests.reporting.scenes import a_finding
@@ -128,12 +128,12 @@ def test_a_missing_frozen_control_is_na_with_its_reason(report):
 
 
 def test_what_was_not_measured_says_so(report):
-    assert scalar(report.runs[0].record, "rho") == Reading(None, "rho was not measured")
+    assert scalar_metric(report.runs[0].record, "rho") == Reading(None, "rho was not measured")
     assert last_site(report.runs[0].record, "rho") == Reading(None, "rho was not measured")
 
 
 def test_the_estimate_is_the_summary_of_what_is_there():
-    found = estimate(quantity_of("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
+    found = seed_estimate(quantity_of("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
     expected = summary([0.9, 0.8])
     assert (found.n, found.of) == (2, 3)
     assert (found.mean.reading.value, found.std.value, found.low.value) == (expected.mean, expected.std, expected.low)
@@ -141,7 +141,7 @@ def test_the_estimate_is_the_summary_of_what_is_there():
 
 
 def test_one_value_that_is_not_finite_leaves_no_mean():
-    found = estimate(quantity_of("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
+    found = seed_estimate(quantity_of("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
     assert found.n == 0 and found.mean.reading.not_finite and found.mean.run_ids == ("run1",)
 
 
@@ -154,7 +154,7 @@ def test_one_value_that_is_not_finite_leaves_no_mean():
     ],
 )
 def test_without_an_interval_there_is_a_reason(readings, reason):
-    assert estimate(quantity_of("accuracy"), values(*readings)).low == Reading(None, reason)
+    assert seed_estimate(quantity_of("accuracy"), values(*readings)).low == Reading(None, reason)
 
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
@@ -172,6 +172,6 @@ def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report)
 def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(rich):
     (gain, by_site) = (quantity_of(name) for name in ("gain_L", "gain"))
     run, frozen = rich.runs[0], Frozen.of(rich)
-    assert figure(run, gain, frozen).reading == run.record.measurements.sites["gain"][-1]
+    assert metric_of_run(run, gain, frozen).reading == run.record.measurements.sites["gain"][-1]
     assert (gain.words, gain.about, gain.mean) == (f"{by_site.words}, at the last site", "gain", by_site.mean)
-    assert figure(run, by_site, frozen).reading.reason == "gain is measured by site: gain_L is that of the last"
+    assert metric_of_run(run, by_site, frozen).reading.reason == "gain is measured by site: gain_L is that of the last"

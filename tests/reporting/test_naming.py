@@ -8,12 +8,12 @@ import shlex
 
 import pytest
 
-from fa_registry.cli.auditing import _rows
+from fa_registry.cli.audit import _rows
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe, RunRecord
 from fa_registry.reporting.labels import command, group_label, short_names, slug
 from fa_registry.reporting.pages.notes import note_context
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.report_index import Sources
 from tests.reporting.page import written
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report

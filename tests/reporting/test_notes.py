@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.quantities import label_of
+from fa_registry.metrics import label_of
 from fa_registry.reporting.pages.notes import CUT, MAX_NOTE, Notes, bounded, not_judged_words
 
 FORM, AUDIT = "#/experiments/1/runs/ab_c/artifacts/report/form.html", "#/experiments/1/runs/de/artifacts/index.html"

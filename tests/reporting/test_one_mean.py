@@ -8,12 +8,12 @@ import math
 import pytest
 
 from fa_registry.analyses import CATALOG
-from fa_registry.cli.analysing import cell_text
-from fa_registry.cli.auditing import _rows
-from fa_registry.cli.comparing import estimate_text
+from fa_registry.cli.analyse import cell_text
+from fa_registry.cli.audit import _rows
+from fa_registry.cli.compare import estimate_text
+from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
-from fa_registry.quantities import DECLARED
 from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.text import filters

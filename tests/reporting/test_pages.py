@@ -12,8 +12,8 @@ from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
 from fa_registry.reporting.pages.form import form_context
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.reporting.text.latex import latex_text
 from tests.reporting.asking import changed, run_of
@@ -229,7 +229,7 @@ def formed():
         sources = Sources.of(report)
         group, link = next((group, link) for group, link in sources.forms if group.method == method)
         context = form_context(group, link, sources, dict(written))
-        return context, {kind: Pages().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
+        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
 
     return made
 

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from fa_registry.lint.rules import all_rules
+from fa_registry.metrics import AGGREGATES
 from fa_registry.protocol.integrity import compare
-from fa_registry.quantities import AGGREGATES
-from fa_registry.records import Choice, Exclusion, FigureDifference, Integrity, OtherRun, Reading
+from fa_registry.records import Exclusion, FigureDifference, Integrity, OtherRun, Reading, SelectionSummary
 from fa_registry.reporting import pitfalls as questions
-from fa_registry.reporting.pitfalls import WORST_FIRST, Asked, pitfalls
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.pitfalls import WORST_FIRST, PitfallContext, pitfalls
+from fa_registry.reporting.report_index import Sources
 from tests.reporting.asking import asked, changed, run_of
 
 
@@ -236,13 +236,13 @@ def test_without_a_control_nothing_is_known(rich):
 def seeds(report, method):
     sources = Sources.of(report)
     group = next(group for group in sources.groups if group.method == method)
-    return questions.same_seeds(Asked(group.runs[0], group.runs, sources))
+    return questions.same_seeds(PitfallContext(group.runs[0], group.runs, sources))
 
 
 def test_seeds_that_differ_between_methods_are_named(rich, report):
     outcome, evidence = seeds(rich, "dfa")
     assert outcome == "violated" and "others for drtp" in evidence  # drtp has seed 42 alone
-    whole = dataclasses.replace(report, excluded=(), choice=Choice("digits", unaudited=()))
+    whole = dataclasses.replace(report, excluded=(), choice=SelectionSummary("digits", unaudited=()))
     assert seeds(whole, "dfa") == (
         "avoided",
         "seeds 42, 123 for every method of the setting, as study digits has them; none is left out: "
@@ -267,7 +267,8 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
 )
 def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, words):
     found, evidence = seeds(
-        dataclasses.replace(report, excluded=(), choice=Choice("digits", **{"unaudited": (), **choice})), "dfa"
+        dataclasses.replace(report, excluded=(), choice=SelectionSummary("digits", **{"unaudited": (), **choice})),
+        "dfa",
     )
     assert found == outcome and words in evidence
     assert ("none is left out" in evidence) == (outcome == "avoided")
@@ -296,7 +297,9 @@ def test_what_the_store_holds_besides_decides(report, change, facts, outcome, wo
     known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
     held = {"status": "complete", "finished": True, **facts}
     other = OtherRun("f" * 32, dataclasses.replace(known, **{"seed": 42, **change}), "a setting", **held)
-    found, evidence = seeds(dataclasses.replace(report, excluded=(), choice=Choice("", unaudited=(other,))), "dfa")
+    found, evidence = seeds(
+        dataclasses.replace(report, excluded=(), choice=SelectionSummary("", unaudited=(other,))), "dfa"
+    )
     assert found == outcome and words in evidence
 
 
@@ -304,7 +307,7 @@ def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(r
     known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
     control = OtherRun("f" * 32, dataclasses.replace(known, control="frozen"), "a setting", "complete", True)
     trained = tuple(run for run in report.runs if run.record.spec.control == "none")
-    bare = dataclasses.replace(report, runs=trained, excluded=(), choice=Choice("", unaudited=(control,)))
+    bare = dataclasses.replace(report, runs=trained, excluded=(), choice=SelectionSummary("", unaudited=(control,)))
     found, evidence = seeds(bare, "dfa")
     assert found == "violated" and f"not in this report: seed {known.seed} of frozen" in evidence
 
@@ -315,13 +318,13 @@ def test_a_control_of_a_seed_that_was_trained_and_not_judged_is_passed_over(repo
     own = OtherRun("e" * 32, dataclasses.replace(known, seed=7), "a setting", "running", False)
     control = OtherRun("f" * 32, dataclasses.replace(known, seed=7, control="frozen"), "a setting", "complete", True)
     found, evidence = seeds(
-        dataclasses.replace(report, excluded=(), choice=Choice("", unaudited=(own, control))), "dfa"
+        dataclasses.replace(report, excluded=(), choice=SelectionSummary("", unaudited=(own, control))), "dfa"
     )
     assert found == "violated" and "not in this report: seed 7 of frozen, complete" in evidence
 
 
 def test_what_was_left_out_makes_it_unknown(report):
-    chosen = dataclasses.replace(report, choice=Choice("digits", unaudited=()))
+    chosen = dataclasses.replace(report, choice=SelectionSummary("digits", unaudited=()))
     assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
     assert "did not look" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
     some = dataclasses.replace(report, excluded=(), selection="runs a, b")

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from fa_registry import jsonio, resources
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.metrics import label_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import label_of
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages.comparison import compare_context
@@ -276,7 +276,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 def test_the_shipped_templates_pass_and_render_the_same_in_the_sandbox(mine, report, tmp_path):
     folder = mine()
     for name in overridable():
-        (folder / name).write_bytes((resources.templates() / name).read_bytes())
+        (folder / name).write_bytes((bundled_files.templates() / name).read_bytes())
     assert template_problems(folder) == []
     shipped = {path.name: path.read_bytes() for path in render_report(report, tmp_path / "shipped")}
     assert {path.name: path.read_bytes() for path in render_report(report, tmp_path / "own", folder)} == shipped

@@ -10,13 +10,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, ReferenceSetting
-from fa_registry.reporting.pages.published_figures import (
-    measured_text,
-    published_text,
-    quantity_text,
-    setting_text,
-    table,
-)
+from fa_registry.reporting.pages.reproduction import measured_text, published_text, quantity_text, setting_text, table
 from tests.protocol.reproduction.builders import figure, row, seeds
 from tests.reporting.page import of_kind, section, words_of, written
 from tests.reporting.runs import HOSTILE

@@ -21,7 +21,7 @@ from fa_registry.records import (
 )
 from fa_registry.reporting.claims import exclusion_claim
 from fa_registry.reporting.pages.form import form_context
-from fa_registry.reporting.sources import (
+from fa_registry.reporting.report_index import (
     MOST_SAID,
     SAME_FINDINGS,
     Sources,
@@ -31,7 +31,7 @@ from fa_registry.reporting.sources import (
     not_intact,
     without_mismatches,
 )
-from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
 from tests.reporting.page import words_of, written
 from tests.reporting.scenes import a_finding, small_report
@@ -132,7 +132,7 @@ def missing(report, method, **changes):
 
 def pages(report):
     """method → its form as HTML, Markdown and LaTeX, when these exclusions belong to the report."""
-    sources, written = Sources.of(report), Pages()
+    sources, written = Sources.of(report), TemplateRenderer()
     return {
         group.method: [
             written.render(f"form.{kind}.j2", variables(form_context(group, link, sources, {})))

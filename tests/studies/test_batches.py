@@ -10,18 +10,18 @@ import queue
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.studies import batches
-from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
-from fa_registry.studies.executors.base import ENDS, Resources
+from fa_registry.studies import remote_jobs
+from fa_registry.studies.executors.base import ENDS, JobResources
+from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
 from tests.studies.jobs import three_steps, told_to_end_once
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(batches, "POLL_SECONDS", 0)
+    monkeypatch.setattr(remote_jobs, "POLL_SECONDS", 0)
 
 
-class InThisThread(Placed):
+class InThisThread(RemoteProcess):
     """A process that does its batch at once. fates: of those placed, in order: Lost at once, or once it BEGINS; None does it."""
 
     def __init__(self, fates, record):
@@ -38,10 +38,10 @@ class InThisThread(Placed):
         return placed
 
     def told(self):
-        if isinstance(self.fate, Lost):
+        if isinstance(self.fate, ProcessLost):
             raise self.fate
         if self.fate == BEGINS:
-            self.fate = Lost("was lost")
+            self.fate = ProcessLost("was lost")
             return [BEGINS]
         return [self.messages.get() for _ in range(self.messages.qsize())]
 
@@ -58,7 +58,7 @@ class InThisThread(Placed):
 def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
     """What was told, and what was done with processes, each by the indices of its jobs."""
     events, record = [], []
-    run_in_batches(jobs, work, Resources(**resources), stop, events.append, InThisThread(list(fates), record))
+    run_in_batches(jobs, work, JobResources(**resources), stop, events.append, InThisThread(list(fates), record))
     return events, record
 
 
@@ -86,11 +86,11 @@ def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
 
 def test_a_process_for_which_nothing_waits_makes_room_for_one_that_waits():
     """It would else hold its CPUs as long as the batch that has none yet."""
-    assert placed(["a", "b"], None, Lost("never was"), at_once=2)[1] == [[0], [1], "left", "ended", [1], "left"]
+    assert placed(["a", "b"], None, ProcessLost("never was"), at_once=2)[1] == [[0], [1], "left", "ended", [1], "left"]
 
 
 def test_a_lost_process_costs_its_jobs_one_attempt():
-    events, record = placed(["a", "b"], BEGINS, Lost("was lost"), at_once=1)
+    events, record = placed(["a", "b"], BEGINS, ProcessLost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
         (0, "its process was lost; it begins again in another")
@@ -108,9 +108,9 @@ def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
 
 def test_a_process_that_never_was_costs_no_attempt_but_is_not_looked_for_for_ever():
     """A machine that has just died is chosen again until its cluster knows."""
-    events, _ = placed(["a"], *[Lost("was lost")] * 9)
+    events, _ = placed(["a"], *[ProcessLost("was lost")] * 9)
     assert [event.kind for event in events if event.kind != "progress"] == ["done"]
-    events, _ = placed(["a"], *[Lost("was lost")] * 11)
+    events, _ = placed(["a"], *[ProcessLost("was lost")] * 11)
     assert [event.kind for event in events] == ["again", "failed"]
 
 
@@ -130,7 +130,7 @@ def test_a_stop_drops_what_waits_for_room_too():
 
 def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     clock = iter(range(0, 10**6, 30))
-    monkeypatch.setattr(batches.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(remote_jobs.time, "monotonic", lambda: next(clock))
 
     class Begun(InThisThread):
         def __call__(self, message):
@@ -139,14 +139,14 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
             return placed
 
     events, record = [], []
-    run_in_batches(["a"], three_steps, Resources(silence=60), lambda: False, events.append, Begun(["hangs"], record))
+    run_in_batches(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, Begun(["hangs"], record))
     ((kind, why),) = ends(events).values()
     assert kind == "failed" and "gave no sign of life for" in why and events[-1].lost and record[-1] == "ended"
 
 
 def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
     clock = iter(range(0, 10**6, 40))
-    monkeypatch.setattr(batches.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(remote_jobs.time, "monotonic", lambda: next(clock))
     asked = iter([False] * 5 + [True] * 5)
     with caplog.at_level(logging.INFO, "fa_registry"):
         events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
@@ -155,8 +155,8 @@ def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
 
 
 def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
-    there = iter([{**batches.versions(), "torch": "1.0"}, batches.versions()])
-    monkeypatch.setattr(batches, "versions", lambda: next(there))
+    there = iter([{**remote_jobs.versions(), "torch": "1.0"}, remote_jobs.versions()])
+    monkeypatch.setattr(remote_jobs, "versions", lambda: next(there))
     with pytest.raises(UsageError) as refused:
         placed(["a"])
     assert refused.value.exit_code == 2

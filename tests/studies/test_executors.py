@@ -17,15 +17,15 @@ import fa_registry
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.studies import executors
 from fa_registry.studies.executors import local
-from fa_registry.studies.executors.base import ENDS, SILENCE, Executor, JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, SILENCE, Executor, JobEvent, JobResources
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.loop import run_to_completion, train_epochs
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training as workflow
-from fa_registry.workflows.training import usual_executor
+from fa_registry.workflows.training import default_executor
 from tests.helpers.plugins import NAME, installed
 from tests.helpers.small import Recorder, tiny_task, weights_equal
 from tests.studies.jobs import alone, three_steps, until_stopped
@@ -33,7 +33,7 @@ from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
 from fa_registry.studies.executors.base import Executor, JobEvent, ended
-from fa_registry.training.loop import in_one_go
+from fa_registry.training.loop import run_to_completion
 
 class Backwards(Executor):
     def run(self, jobs, work, resources, stop, tell):
@@ -41,7 +41,7 @@ class Backwards(Executor):
             if {forgets} and index == 0:
                 return
             report = lambda value: tell(JobEvent(index, "progress", value))
-            tell(ended(index, lambda: in_one_go(work(jobs[index], stop, report))))
+            tell(ended(index, lambda: run_to_completion(work(jobs[index], stop, report))))
 
 PLUGIN = Backwards()
 """
@@ -61,7 +61,7 @@ def run(request):
 
 
 def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
-    events = run(["a", "breaks", "c"], Resources(at_once=2))
+    events = run(["a", "breaks", "c"], JobResources(at_once=2))
     ends = sorted((event.index, event.kind) for event in events if event.kind in ENDS)
     assert ends == [(0, "done"), (1, "failed"), (2, "done")]
     values = {event.index: event.value for event in events if event.kind in ENDS}
@@ -70,19 +70,21 @@ def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
 
 
 def test_every_executor_stops_on_request_and_tells_of_every_job(run):
-    assert [event.kind for event in run(["a", "b"], Resources(), stop=lambda: True)] == ["stopped", "stopped"]
+    assert [event.kind for event in run(["a", "b"], JobResources(), stop=lambda: True)] == ["stopped", "stopped"]
 
 
 def test_every_executor_lets_two_jobs_of_one_process_work_in_turns_and_never_at_once(run):
     """Threads, random numbers and the device are the process's own."""
     told = [
-        event.value for event in run(["a", "b", "c", "d"], Resources(at_once=4), work=alone) if event.kind == "progress"
+        event.value
+        for event in run(["a", "b", "c", "d"], JobResources(at_once=4), work=alone)
+        if event.kind == "progress"
     ]
     assert told == ["alone"] * 12
 
 
 def test_every_executor_gives_each_job_its_number_of_threads(run):
-    told = {event.value for event in run(["a"], Resources(threads=2)) if event.kind == "progress"}
+    told = {event.value for event in run(["a"], JobResources(threads=2)) if event.kind == "progress"}
     assert told == {2} and torch.get_num_threads() == 1, (
         "training.devices.pinned_threads(resources.threads), around each job"
     )
@@ -157,10 +159,10 @@ def test_who_trains_what(monkeypatch):
         {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1, "device": "cpu"}
     )
     on_card = dataclasses.replace(ours, device_class="cuda")
-    assert [usual_executor([ours]), usual_executor([on_card])] == ["side_by_side"] * 2
-    assert [usual_executor([ours] * 2, True), usual_executor([on_card] * 2, True)] == ["local", "side_by_side"]
+    assert [default_executor([ours]), default_executor([on_card])] == ["side_by_side"] * 2
+    assert [default_executor([ours] * 2, True), default_executor([on_card] * 2, True)] == ["local", "side_by_side"]
     monkeypatch.setattr(workflow, "runs_others_code", lambda spec: spec is on_card)
-    assert [usual_executor([on_card]), usual_executor([ours, on_card], True)] == ["local"] * 2
+    assert [default_executor([on_card]), default_executor([ours, on_card], True)] == ["local"] * 2
 
 
 def test_how_long_a_run_may_be_silent_is_what_was_asked(workplace, monkeypatch):
@@ -309,11 +311,11 @@ def test_replicas_are_bit_equal_to_runs_trained_alone():
     changes = [{"seed": 1}, {"seed": 2, "penalty": 0.01}, {"method": "weight_mirror"}]
 
     def steps(trainer, stop, report):
-        return training(trainer, Recorder(), stop)
+        return train_epochs(trainer, Recorder(), stop)
 
     together = [Trainer(tiny_task(**change)) for change in changes]
     ends = {event.index: event.value for event in taking_turns(together, steps, 3)}
     for index, change in enumerate(changes):
         alone = Trainer(tiny_task(**change))
-        assert in_one_go(training(alone, Recorder())).final == ends[index].final
+        assert run_to_completion(train_epochs(alone, Recorder())).final == ends[index].final
         assert weights_equal(alone.task.network, together[index].task.network)

@@ -13,14 +13,14 @@ import ray
 import fa_registry
 from fa_registry.errors import UsageError
 from fa_registry.studies.executors import ray as executor
-from fa_registry.studies.executors.base import ENDS, Resources
+from fa_registry.studies.executors.base import ENDS, JobResources
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import FINAL
 from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
 from tests.workflows.conftest import STUDY
 
 ROOT = Path(__file__).parents[2]
-ALONE = Resources(at_once=2, address="local")
+ALONE = JobResources(at_once=2, address="local")
 pytestmark = pytest.mark.long  # Ray starts in half a minute, and each of its processes loads torch anew
 
 
@@ -75,14 +75,14 @@ def test_a_stop_reaches_what_is_at_work_and_drops_what_waits(cluster):
     ],
 )
 def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, words):
-    opened = executor.PLUGIN.opened(Resources(address="local", **more))
+    opened = executor.PLUGIN.opened(JobResources(address="local", **more))
     with pytest.raises(UsageError, match=f"has room for a process of .*{words}.*the most that one has is"), opened:
         pass
 
 
 def test_its_address_is_one_at_which_ray_answers(cluster):
     address = ray.get_runtime_context().gcs_address
-    assert executor.PLUGIN.problems(Resources(address=address)) == []
+    assert executor.PLUGIN.problems(JobResources(address=address)) == []
 
 
 def test_unequal_versions_are_named_before_anything_is_trained(cluster):

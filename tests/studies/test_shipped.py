@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pytest
 
-from fa_registry import architectures, methods, resources
+from fa_registry import architectures, bundled_files, methods
 from fa_registry.studies.study import load_study, names
 
 CPU = {"device": "cpu"}
@@ -58,10 +58,10 @@ def test_paper_full_is_at_least_the_papers_runs_methods_and_settings():
 
 
 def test_paper_fulls_readme_lists_its_seventeen_settings():
-    text = (resources.projects() / "paper-full" / "README.md").read_text(encoding="utf-8")
+    text = (bundled_files.projects() / "paper-full" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE)
     assert [int(number) for row in rows for number in row.split(",")] == list(range(1, 18))
-    file = (resources.projects() / "paper-full" / "study.toml").read_text(encoding="utf-8")
+    file = (bundled_files.projects() / "paper-full" / "study.toml").read_text(encoding="utf-8")
     assert sorted({int(number) for number in re.findall(r"^# (\d+)\b", file, re.MULTILINE)}) == list(range(1, 18))
     labels = {
         "student" if label.startswith("student") else label
@@ -86,5 +86,5 @@ def test_synthetic_pairs_every_student_with_a_teacher_of_its_own_kind():
 
 @pytest.mark.parametrize("name", names())
 def test_every_study_but_the_calibration_says_how_to_read_it(name):
-    text = resources.projects() / name / "README.md"
+    text = bundled_files.projects() / name / "README.md"
     assert name == "calibration" or name.replace("-", "") in text.read_text(encoding="utf-8").replace("-", "")

@@ -12,7 +12,7 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import Option
 from fa_registry.studies import study
 from fa_registry.studies.study import cells, load_study, names
-from fa_registry.studies.twins import Twin
+from fa_registry.studies.study_variants import StudyVariant
 from fa_registry.training.specs import parse_spec, setting_label
 from tests.studies.tiny import TINY, study_file
 
@@ -89,7 +89,7 @@ def test_an_option_that_is_a_list_itself_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(type(architectures.CATALOG.get("resmlp")), "card", wide)
     options = {"widths": [16, 32], "d_hidden": [16, 32]}
     grid = {"methods": ["bp"], "architectures": ["resmlp"], "architecture_options": options}
-    swept = [cell.fields["architecture_options"] for cell in cells({"grid": [grid]}, {}, Twin())]
+    swept = [cell.fields["architecture_options"] for cell in cells({"grid": [grid]}, {}, StudyVariant())]
     assert swept == [{"widths": [16, 32], "d_hidden": 16}, {"widths": [16, 32], "d_hidden": 32}]
 
 
@@ -379,8 +379,8 @@ def test_image_sets_are_replaced_and_tasks_of_their_own_stay(tmp_path):
     ],
 )
 def test_what_stands_in_for_a_data_set(name, stands_in):
-    assert Twin("digits").dataset(name) == stands_in
-    assert Twin(scale=0.5).dataset(name) == name
+    assert StudyVariant("digits").dataset(name) == stands_in
+    assert StudyVariant(scale=0.5).dataset(name) == name
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_what_stands_in_for_a_data_set(name, stands_in):
     [(100, 0.02, 2), (60, 0.02, 1), (30, 0.02, 1), (1, 0.001, 1), (5, 0.5, 3), (3, 0.5, 2), (4, 2, 8), (0, 0.5, 0)],
 )
 def test_epochs_are_rounded_half_up_and_one_at_least(epochs, scale, scaled):
-    assert Twin(scale=scale).epochs(epochs) == scaled
+    assert StudyVariant(scale=scale).epochs(epochs) == scaled
 
 
 def test_every_place_where_epochs_stand_is_scaled(tmp_path):
@@ -396,7 +396,7 @@ def test_every_place_where_epochs_stand_is_scaled(tmp_path):
     text = TINY.replace("epochs = 1", "epochs = 10") + grid + "epochs = [20]\n" + grid + "recipe = { epochs = 30 }\n"
     study = load_study(study_file(tmp_path, text), {"scale": "0.1"})
     assert {spec.epochs for spec in study.specs} == {1, 2, 3}
-    assert study.twin == Twin(scale=0.1)
+    assert study.twin == StudyVariant(scale=0.1)
 
 
 def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_path):
@@ -410,8 +410,8 @@ def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_p
 
 def test_a_twin_says_what_makes_it_one(tmp_path):
     path = study_file(tmp_path)
-    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.words == "--data digits --scale 0.02"
-    assert load_study(path, {"data": "", "scale": "1"}).twin.words == "" == load_study(path).twin.words
+    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.description == "--data digits --scale 0.02"
+    assert load_study(path, {"data": "", "scale": "1"}).twin.description == "" == load_study(path).twin.description
     assert load_study(path, {"data": "", "scale": "1"}) == load_study(path)
 
 

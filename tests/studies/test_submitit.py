@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fa_registry.studies.executors import submitit as executor
-from fa_registry.studies.executors.base import ENDS, Resources
+from fa_registry.studies.executors.base import ENDS, JobResources
 from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
 
 ROOT = Path(__file__).parents[2]
-HERE = Resources(at_once=2, address="local")
+HERE = JobResources(at_once=2, address="local")
 pytestmark = pytest.mark.long  # each of its processes loads torch anew
 
 
@@ -36,7 +36,7 @@ def ends(events):
 
 
 def test_every_job_ends_once_and_a_failure_stops_no_other(capfd):
-    events = run(["a", "breaks", "c"], three_steps, resources=Resources(at_once=3, gpus=0.3, address="local"))
+    events = run(["a", "breaks", "c"], three_steps, resources=JobResources(at_once=3, gpus=0.3, address="local"))
     assert ends(events)[0] == ("done", "a done") and ends(events)[2] == ("done", "c done")
     assert ends(events)[1][0] == "failed" and "this one breaks" in ends(events)[1][1]
     assert {event.value for event in events if event.kind == "progress"} == {1}, "its number of threads"
@@ -52,7 +52,7 @@ def test_a_job_whose_process_is_killed_begins_again_in_another(tmp_path):
 def test_a_stop_reaches_what_is_at_work():
     heard = []
     executor.PLUGIN.run(
-        ["a", "b"], at_work_until_stopped, Resources(address="local"), lambda: len(heard) > 0, heard.append
+        ["a", "b"], at_work_until_stopped, JobResources(address="local"), lambda: len(heard) > 0, heard.append
     )
     assert sorted(kind for kind, _ in ends(heard).values()) == ["stopped"] * 2
 
@@ -75,7 +75,7 @@ def test_what_slurm_is_told(tmp_path, tmp_path_factory, monkeypatch):
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setenv("GIVEN", str(programs / "given"))
-    asked = Resources(at_once=2, cpus=2, gpus=0.5, memory=3 * 2**30)
+    asked = JobResources(at_once=2, cpus=2, gpus=0.5, memory=3 * 2**30)
     assert executor.PLUGIN.problems(asked) == []
     with executor.PLUGIN.opened(asked) as room:
         assert room.at_once == 512 and room.machines == {"Slurm's machines"}

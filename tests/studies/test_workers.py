@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.errors import StoreError
-from fa_registry.studies import workers
+from fa_registry.studies import worker_processes
 from fa_registry.studies.executors.base import ENDS, JobEvent
-from fa_registry.studies.workers import Worker, apart, supervise
+from fa_registry.studies.worker_processes import Worker, run_in_subprocess, supervise
 from tests.studies.jobs import (
     dies_the_first_time,
     hangs,
@@ -50,7 +50,7 @@ def ends(events):
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
     """A folder for temporary files, in which nothing is left; the server has its own. pytest made tmp_path before."""
-    workers._have_server(workers._context())
+    worker_processes._ensure_forkserver(worker_processes._context())
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield Path(folder)
@@ -58,15 +58,15 @@ def temporary(tmp_path, monkeypatch):
         assert os.listdir(folder) == []
 
 
-@pytest.mark.skipif(workers._context().get_start_method() != "forkserver", reason="there is no process server")
+@pytest.mark.skipif(worker_processes._context().get_start_method() != "forkserver", reason="there is no process server")
 def test_a_killed_process_leaves_a_server_and_a_folder_that_name_it():
-    assert list(Path(util.get_temp_dir()).glob(f"fa_registry-server{owners.mark()}"))
+    assert list(Path(util.get_temp_dir()).glob(f"fa_registry-server{process_ownership.owner_suffix()}"))
     worker = Worker(b"")
     try:
-        assert owners.mark() in worker._folder.name
+        assert process_ownership.owner_suffix() in worker._folder.name
         environment = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/environ").read_bytes()
-        assert f"{owners.VARIABLE}={owners.process_tag()}".encode() in environment.split(b"\0")
-        assert worker.process.pid not in owners.abandoned_processes()
+        assert f"{process_ownership.VARIABLE}={process_ownership.process_tag()}".encode() in environment.split(b"\0")
+        assert worker.process.pid not in process_ownership.abandoned_processes()
     finally:
         worker.ask_to_stop()
         worker.end()
@@ -107,7 +107,7 @@ def test_where_there_is_no_room_for_another_process_those_who_live_do_its_work(m
             raise BlockingIOError("no more processes")
         return Worker(message)
 
-    monkeypatch.setattr(workers, "Worker", one_at_most)
+    monkeypatch.setattr(worker_processes, "Worker", one_at_most)
     events = supervised(["a", "b", "killed"], may_end_its_process, 3)
     assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "done"), (2, "again"), (2, "failed")]
     assert [record.getMessage() for record in caplog.records] == [
@@ -119,7 +119,7 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
     def none(message):
         raise BlockingIOError("no more processes")
 
-    monkeypatch.setattr(workers, "Worker", none)
+    monkeypatch.setattr(worker_processes, "Worker", none)
     events = supervised(["a", "b"], may_end_its_process, 2)
     assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
     assert events[1].value.endswith("begun again, it did not begin (BlockingIOError: no more processes)")
@@ -154,8 +154,8 @@ def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
 def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
     clock, join, graces = SimpleNamespace(now=0.0), BaseProcess.join, []
     monkeypatch.setattr(BaseProcess, "join", lambda process, grace=None: graces.append(grace) or join(process, grace))
-    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.05)
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep))
+    monkeypatch.setattr(worker_processes, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(worker_processes, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep))
     events = []
 
     def hear(event):
@@ -171,7 +171,7 @@ def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
 
 
 def test_a_worker_that_is_done_and_does_not_leave_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(worker_processes, "GRACE_SECONDS", 0.5)
     (end,) = supervised([str(tmp_path / "late")], leaves_a_thread)
     assert end.kind == "done" and not (tmp_path / "late").exists()
 
@@ -197,7 +197,7 @@ def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeyp
         supervise(jobs, says_how_it_ends, 2, lambda: False, interrupted)
     assert (tmp_path / "hears").read_text() == "interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["hears"]
-    assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= workers.GRACE_SECONDS
+    assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= worker_processes.GRACE_SECONDS
 
 
 def test_who_is_interrupted_while_it_ends_them_ends_them_all_the_same(tmp_path, monkeypatch):
@@ -228,14 +228,14 @@ def test_a_worker_lives_where_this_process_does_now(tmp_path, monkeypatch):
 
 
 def test_a_call_apart_tells_how_it_ended():
-    assert apart(os.getcwd) == JobEvent(0, "done", os.getcwd())
-    end = apart(len)
+    assert run_in_subprocess(os.getcwd) == JobEvent(0, "done", os.getcwd())
+    end = run_in_subprocess(len)
     assert end.kind == "failed" and "len() takes exactly one argument" in end.value and not end.lost
 
 
 def test_a_call_apart_has_a_limit_in_time(monkeypatch):
-    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.05)
-    end = apart(sleep_in_foreign_code, 0.1)
+    monkeypatch.setattr(worker_processes, "GRACE_SECONDS", 0.05)
+    end = run_in_subprocess(sleep_in_foreign_code, 0.1)
     assert end.kind == "failed" and end.lost and "no sign of life" in end.value
 
 
@@ -250,7 +250,7 @@ def test_starting_the_server_leaves_the_environment_as_it_is(monkeypatch):
     monkeypatch.setattr(forkserver, "ensure_running", start)
     monkeypatch.setenv("PYTHONPATH", "before")
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    workers._have_server(multiprocessing.get_context("forkserver"))
+    worker_processes._ensure_forkserver(multiprocessing.get_context("forkserver"))
     assert seen[0]["PYTHONSAFEPATH"] == "1" and seen[0]["PYTHONPATH"] != "before"
     assert os.environ["PYTHONPATH"] == "before" and "PYTHONSAFEPATH" not in os.environ
     assert os.environ["FA_REGISTRY_TEST"] == "set by another thread"
@@ -274,7 +274,7 @@ def test_what_cannot_be_read_here_fails_its_own_job(when):
 SCRIPT = """
 import multiprocessing, os, signal, sys
 from fa_registry import owners
-from fa_registry.studies.workers import supervise
+from fa_registry.studies.worker_processes import supervise
 from tests.studies import jobs
 
 owners.VARIABLE = "FA_REGISTRY_TEST"  # else whoever clears up on this machine ends its workers, and nobody sees if they do

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fa_registry.architectures.base import Architecture
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.methods.fa import BlockFeedbackAlignment
-from fa_registry.positions import features, spread
+from fa_registry.token_axes import broadcast_over_positions, features
 
 
 class ForgetsPositions(DirectFeedbackAlignment):
@@ -13,7 +13,10 @@ class ForgetsPositions(DirectFeedbackAlignment):
 
     def credits(self, feedback, inputs):
         own = super().credits(feedback, inputs)
-        return [(spread(c, h) * (h[0].numel() / c[0].numel())).clone() for c, h in zip(own, inputs.hidden, strict=True)]
+        return [
+            (broadcast_over_positions(c, h) * (h[0].numel() / c[0].numel())).clone()
+            for c, h in zip(own, inputs.hidden, strict=True)
+        ]
 
 
 class PositionsForgottenBelow(BlockFeedbackAlignment):
@@ -38,9 +41,17 @@ class Misspread(Architecture):
 
 def without_the_share(credit, state):
     """c at every position instead of c/P."""
-    return credit if credit.dim() == state.dim() else spread(credit, state) * (state[0].numel() / credit[0].numel())
+    return (
+        credit
+        if credit.dim() == state.dim()
+        else broadcast_over_positions(credit, state) * (state[0].numel() / credit[0].numel())
+    )
 
 
 def along_the_wrong_axis(credit, state):
     """Maps (N, D, H, W) filled as if features came last: as many numbers, at the wrong places."""
-    return credit if credit.dim() == state.dim() else spread(credit, state.flatten(2).mT).reshape(state.shape)
+    return (
+        credit
+        if credit.dim() == state.dim()
+        else broadcast_over_positions(credit, state.flatten(2).mT).reshape(state.shape)
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from fa_registry import methods
 from fa_registry.testing import check_method
-from fa_registry.testing.declared import DECLARED
+from fa_registry.testing.declared_checks import DECLARED
 from fa_registry.testing.small_networks import supported_by
 from fa_registry.testing.suite import UNIVERSAL
 

@@ -22,12 +22,12 @@ from fa_registry.methods.ep import EquilibriumPropagation
 from fa_registry.records import RunSpec
 from fa_registry.testing import PropertyResult, assert_method, check_method
 from fa_registry.testing.__main__ import main
-from fa_registry.testing.declared import DECLARED
+from fa_registry.testing.declared_checks import DECLARED
 from fa_registry.testing.outcomes import cosine, relative_error, within
 from fa_registry.testing.small_networks import Setting, forms, variants
 from fa_registry.testing.suite import UNIVERSAL
-from fa_registry.training.bench import credits_under
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.probe_context import credits_under
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import supported, tiny_task
@@ -60,7 +60,9 @@ def read_spec(folder: Path) -> RunSpec:
 
 def credits_of(task: Task) -> dict[str, torch.Tensor]:
     """c_0, c_1, … of a task on its eval batch."""
-    credits = credits_under(task, task.feedback, diagnostics.look(task.network, *task.eval_batch, double=False))
+    credits = credits_under(
+        task, task.feedback, diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)
+    )
     return {f"c_{site}": credit.clone() for site, credit in enumerate(credits)}
 
 

@@ -22,14 +22,14 @@ from fa_registry import load_model
 from fa_registry.errors import RegistryError
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows.requests import Chosen, Measuring
+from fa_registry.workflows.options import RemeasureOptions, RunSelector
 from fa_registry.workflows.verify import verify_runs
 from tests.helpers.small import tiny_task
 from tests.workflows.promotion import Judged, judged_study
 
 NAME = "flipped"  # of the promoted model
 KIND = re.compile(r"(?<=promoted/)[^/]+|(?<=forms/)[^/]+(?=\.)|(?<=figures/)[^/]+(?=\.)|\d+")
-TRUSTED = Measuring(trust_logged=True, device="cpu")  # every file is looked at all the same
+TRUSTED = RemeasureOptions(trust_logged=True, device="cpu")  # every file is looked at all the same
 
 
 @dataclass
@@ -65,7 +65,7 @@ def prepare(judged: Judged) -> dict[str, list[tuple[Path, Callable[[], bool]]]]:
 
 def verify_tells(judged: Judged, run_id: str) -> Callable[[], bool]:
     def find() -> bool:
-        results = verify_runs(Chosen(run_ids=(run_id,)), TRUSTED, judged.store)
+        results = verify_runs(RunSelector(run_ids=(run_id,)), TRUSTED, judged.store)
         return any(result.integrity.state not in ("verified", "trusted") for result in results)
 
     return find

@@ -33,7 +33,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows.requests import Chosen, Measuring
+from fa_registry.workflows.options import RemeasureOptions, RunSelector
 from fa_registry.workflows.verify import verify_runs
 from tests.helpers.stores import copy_store
 from tests.workflows.promotion import judged_study
@@ -159,7 +159,7 @@ def look(folder: Path) -> dict[str, Any]:
     registry = ModelRegistry(tracker.uri)
     versions = [version for name in registry.names() for version in registry.versions(name)]
     same |= {version.reference: [sorted(version.aliases), version.tags] for version in versions}
-    wrong = verify_runs(Chosen(run_ids=tuple(run.run_id for run in runs)), Measuring(trust_logged=True))
+    wrong = verify_runs(RunSelector(run_ids=tuple(run.run_id for run in runs)), RemeasureOptions(trust_logged=True))
     running = {
         run.run_id for run in [*tracker.search({}, state="RUNNING"), *tracker.search({schema.TAG_STATUS: "running"})]
     }

@@ -32,16 +32,16 @@ from fa_registry.protocol.reproduction import load_reference
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.waivers import load_waivers
 from fa_registry.studies.study import load_study
+from fa_registry.text_safety import CATEGORIES
 from fa_registry.tracking import schema
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import read_record, table_history
-from fa_registry.tracking.series import by_site, points, read_rows, trajectory
+from fa_registry.tracking.series_parquet import by_site, points, read_rows, trajectory
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.foreign import named_tensors, read_foreign
-from fa_registry.visible import CATEGORIES
+from fa_registry.training.checkpoint_import import named_tensors, read_foreign
+from fa_registry.workflows.duplicate_weights import final_weights
+from fa_registry.workflows.options import ReportOutput
 from fa_registry.workflows.reports import load_report, run_report
-from fa_registry.workflows.requests import Pages
-from fa_registry.workflows.same_weights import final_weights
 from tests.helpers.pictures import blank_pictures
 from tests.reporting.scenes import full_report, small_report
 from tests.reporting.test_hostile import NAMES as HOSTILE
@@ -264,7 +264,7 @@ class Torture:
 
         def write() -> None:
             with pictures(), tempfile.TemporaryDirectory(dir=self.folder) as out:
-                for page in run_report(str(path), "", Pages(out)):
+                for page in run_report(str(path), "", ReportOutput(out)):
                     check_page(page)
 
         return write

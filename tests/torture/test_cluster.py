@@ -20,7 +20,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import study
-from fa_registry.workflows.requests import Chosen
+from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import training_steps
 from tests.end_to_end.server import mlflow_server
 
@@ -113,7 +113,9 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
             where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--device", "cpu", "--json")
             with registry("study", "study.toml", "--lease", "10", *where) as training:
                 tracker = MlflowTracker(store)
-                spared = {spec.identity for spec in Chosen("study.toml", overrides={"device": "cpu"}).as_asked.specs}
+                spared = {
+                    spec.identity for spec in RunSelector("study.toml", overrides={"device": "cpu"}).as_asked.specs
+                }
                 kill_a_process(tracker, spared)
                 spared -= {run.tags[schema.TAG_SPEC] for run in at_work(tracker)}
                 cluster.remove_node(node, allow_graceful=False)

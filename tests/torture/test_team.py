@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from fa_registry.tracking.views import TAG
+from fa_registry.tracking.mlflow_views import TAG
 from tests.docs.pages import ROOT
 from tests.end_to_end.conftest import needed, skipped
 from tests.helpers.postgres import postgres, programs

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.verbs import work
+from fa_registry.workflows.api import work
 
 TOGETHER = 900.0  # seconds until who did not come to the start never will
 STUDY = """

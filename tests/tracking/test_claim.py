@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fa_registry import owners
-from fa_registry.tracking import claim, schema
-from fa_registry.tracking.claim import CHOOSING, HELD, Claim, Signs, TakenOver, holder, opening, take
+from fa_registry import process_ownership
+from fa_registry.tracking import lease, schema
+from fa_registry.tracking.lease import (
+    CHOOSING,
+    HELD,
+    HeartbeatMonitor,
+    LeaseHolder,
+    LeaseLost,
+    acquire,
+    initial_tags,
+    lease_owner,
+)
 from fa_registry.tracking.memory import MemoryTracker
 
 SPEC = {schema.TAG_SPEC: "s"}
@@ -30,7 +39,7 @@ class Clock:
 
 
 def begun(tracker, **tags):
-    return tracker.create("attempt", {**SPEC, **opening(60), **ELSEWHERE, **tags}, {})
+    return tracker.create("attempt", {**SPEC, **initial_tags(60), **ELSEWHERE, **tags}, {})
 
 
 def steps(tracker, run_id, outcome):
@@ -56,7 +65,7 @@ def steps(tracker, run_id, outcome):
         return attempts()
 
     def run():
-        outcome[run_id] = take(Stepping(), run_id, looking)
+        outcome[run_id] = acquire(Stepping(), run_id, looking)
         ended.set()
         waiting.set()
 
@@ -76,7 +85,7 @@ def test_in_every_order_of_their_steps_exactly_one_holds_it(tmp_path_factory, da
     tracker, outcome, at_work, begun_now = MemoryTracker(tmp_path_factory.getbasetemp() / "runs"), {}, {}, 0
     ids = data.draw(st.permutations(["a", "b", "c"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claim, "LOOKS", 0)
+        patch.setattr(lease, "LOOKS", 0)
         while at_work or begun_now < 3:
             choices = [*at_work, *(["another"] if begun_now < 3 else [])]
             chosen = data.draw(st.sampled_from(choices))
@@ -102,9 +111,9 @@ def test_whoever_comes_later_gives_way_at_once_although_its_id_is_smaller(tmp_pa
     small, large = begun(tracker), begun(tracker)
     attempts = lambda: tracker.search(SPEC)  # noqa: E731
     tracker.finish(small, "KILLED")
-    assert take(tracker, large, attempts) is None
+    assert acquire(tracker, large, attempts) is None
     tracker.runs[small] = dataclasses.replace(tracker.runs[small], state="RUNNING")
-    assert take(tracker, small, attempts).run_id == large
+    assert acquire(tracker, small, attempts).run_id == large
 
 
 def test_an_attempt_is_needless_where_another_has_finished_between_two_looks(tmp_path):
@@ -121,23 +130,23 @@ def test_an_attempt_is_needless_where_another_has_finished_between_two_looks(tmp
     def finished(runs):
         return next((run for run in runs if run.tags.get(schema.TAG_STATUS) == "complete"), None)
 
-    assert take(tracker, second, attempts, finished).run_id == first
+    assert acquire(tracker, second, attempts, finished).run_id == first
 
 
 def test_who_sees_nobody_asks_once_and_says_that_it_holds_with_what_the_run_is_of(tmp_path):
     """Two requests a run: a study on a server has as many runs as its workers can train."""
     tracker, looks = MemoryTracker(tmp_path), []
     mine = begun(tracker)
-    assert take(tracker, mine, lambda: looks.append(1) or tracker.search(SPEC), params={"cfg/seed": "1"}) is None
+    assert acquire(tracker, mine, lambda: looks.append(1) or tracker.search(SPEC), params={"cfg/seed": "1"}) is None
     assert len(looks) == 1 and tracker.get(mine).tags[schema.TAG_CLAIM] == HELD
     assert tracker.get(mine).params == {"cfg/seed": "1"}
 
 
-@pytest.mark.parametrize("state", [claim.ASKS, HELD])
+@pytest.mark.parametrize("state", [lease.ASKS, HELD])
 def test_whoever_asks_or_holds_already_is_given_way_to_and_what_it_is_of_is_not_written(tmp_path, state):
     tracker = MemoryTracker(tmp_path)
     mine, other = begun(tracker), begun(tracker, **{schema.TAG_CLAIM: state})
-    assert take(tracker, mine, lambda: tracker.search(SPEC), params={"cfg/seed": "1"}).run_id == other
+    assert acquire(tracker, mine, lambda: tracker.search(SPEC), params={"cfg/seed": "1"}).run_id == other
     assert tracker.get(mine).tags[schema.TAG_CLAIM] == CHOOSING and not tracker.get(mine).params
 
 
@@ -145,25 +154,25 @@ def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller
     """The other saw nobody and has begun to train: it was made first, looked, and says so while this one waits."""
     tracker = MemoryTracker(tmp_path)
     mine, other = begun(tracker), begun(tracker)
-    monkeypatch.setattr(claim.time, "sleep", lambda seconds: claim.hold(tracker, other, {}))
-    assert take(tracker, mine, lambda: tracker.search(SPEC)).run_id == other
-    assert tracker.get(mine).tags[schema.TAG_CLAIM] == claim.ASKS
+    monkeypatch.setattr(lease.time, "sleep", lambda seconds: lease.set_lease_state(tracker, other, {}))
+    assert acquire(tracker, mine, lambda: tracker.search(SPEC)).run_id == other
+    assert tracker.get(mine).tags[schema.TAG_CLAIM] == lease.ASKS
 
 
 def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign_by_our_own_clock(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     run_id = begun(tracker, **{schema.TAG_CLAIM: HELD})
-    signs = Signs(clock)
+    signs = HeartbeatMonitor(clock)
 
     def look(seconds):
         """The last of looks a second apart."""
         for _ in range(seconds):
             clock.now += 1
-            found = holder(tracker.search(SPEC), signs)
+            found = lease_owner(tracker.search(SPEC), signs)
         return found
 
     assert look(1) and look(59)
-    tracker.log(run_id, tags=claim.sign(1, 60))  # whatever its own clock says
+    tracker.log(run_id, tags=lease.sign(1, 60))  # whatever its own clock says
     assert look(61) and signs.has_moved(tracker.get(run_id))
     assert look(1) is None
 
@@ -171,42 +180,42 @@ def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign
 def test_a_store_that_was_away_for_an_hour_makes_nobody_dead(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: HELD})
-    signs = Signs(clock)
+    signs = HeartbeatMonitor(clock)
     for clock.now in (0, 3600):
-        assert holder(tracker.search(SPEC), signs)
+        assert lease_owner(tracker.search(SPEC), signs)
 
 
 def test_one_of_this_machine_that_is_gone_is_dead_at_once(tmp_path):
     tracker = MemoryTracker(tmp_path)
-    host, _, start, namespace = owners.process_tag().split(":")
+    host, _, start, namespace = process_ownership.process_tag().split(":")
     gone = {schema.TAG_PROCESS: f"{host}:4194304:{start}:{namespace}", schema.TAG_CLAIM: HELD}
     begun(tracker, **gone)
     mine = begun(tracker)
-    assert take(tracker, mine, lambda: tracker.search(SPEC)) is None
+    assert acquire(tracker, mine, lambda: tracker.search(SPEC)) is None
 
 
 def test_one_that_died_while_it_chose_holds_nobody_up(tmp_path, monkeypatch):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: CHOOSING})
     mine = begun(tracker)
-    monkeypatch.setattr(claim.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + 7))
-    assert take(tracker, mine, lambda: tracker.search(SPEC), signs=Signs(clock)) is None
+    monkeypatch.setattr(lease.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + 7))
+    assert acquire(tracker, mine, lambda: tracker.search(SPEC), signs=HeartbeatMonitor(clock)) is None
     assert clock.now > 60
 
 
-@pytest.mark.parametrize(("text", "lease"), [("", None), ("7 of 999999 s", 86_400), ("7 of 0 s", 10), ("x", None)])
-def test_a_strangers_run_cannot_hold_a_specification_for_ever_nor_lose_it_at_once(tmp_path, text, lease):
+@pytest.mark.parametrize(("text", "seconds"), [("", None), ("7 of 999999 s", 86_400), ("7 of 0 s", 10), ("x", None)])
+def test_a_strangers_run_cannot_hold_a_specification_for_ever_nor_lose_it_at_once(tmp_path, text, seconds):
     """Without a sign as this release writes it the process decides alone, as it does for older releases' runs."""
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: HELD, schema.TAG_SIGN: text})
     (run,) = tracker.search(SPEC)
-    signs = Signs(clock)
+    signs = HeartbeatMonitor(clock)
     assert not signs.is_dead(run)
-    for _ in range(10 if lease == 10 else 5761):  # as many looks, as far apart as counts, as the longest lease has
+    for _ in range(10 if seconds == 10 else 5761):  # as many looks, as far apart as counts, as the longest lease has
         assert not signs.is_dead(run)
-        clock.now += 1 if lease == 10 else claim.GAP
+        clock.now += 1 if seconds == 10 else lease.GAP
     clock.now += 1
-    assert signs.is_dead(run) is (lease is not None)
+    assert signs.is_dead(run) is (seconds is not None)
 
 
 def test_a_claim_gives_signs_in_an_epoch_that_is_longer_than_its_lease(tmp_path):
@@ -220,7 +229,7 @@ def test_a_claim_gives_signs_in_an_epoch_that_is_longer_than_its_lease(tmp_path)
         given.set()
 
     tracker.log = log
-    with Claim(tracker, run_id, 1):
+    with LeaseHolder(tracker, run_id, 1):
         assert given.wait(120)
     assert tracker.get(run_id).tags[schema.TAG_SIGN] != before
 
@@ -228,14 +237,14 @@ def test_a_claim_gives_signs_in_an_epoch_that_is_longer_than_its_lease(tmp_path)
 def test_a_process_that_slept_longer_than_its_lease_looks_whether_it_was_taken_over(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     run_id = begun(tracker, **{schema.TAG_CLAIM: HELD})
-    held = Claim(tracker, run_id, 60, clock)
+    held = LeaseHolder(tracker, run_id, 60, clock)
     clock.now = 59
-    held.given()
+    held.mark_heartbeat_sent()
     tracker.finish(run_id, "KILLED")
     held.check_if_late()  # in time: it need not ask
     clock.now = 120
-    held.given()
-    with pytest.raises(TakenOver, match="gave no sign of life for more than 60 seconds"):
+    held.mark_heartbeat_sent()
+    with pytest.raises(LeaseLost, match="gave no sign of life for more than 60 seconds"):
         held.check_if_late()
 
 
@@ -246,9 +255,9 @@ def test_a_store_that_does_not_answer_ends_no_signs(tmp_path):
 
     def log(*arguments, **named):
         if next(asked) == 0:
-            raise claim.RegistryError("away")
+            raise lease.RegistryError("away")
         told.set()
 
     tracker.log = log
-    with Claim(tracker, run_id, 1):
+    with LeaseHolder(tracker, run_id, 1):
         assert told.wait(120)

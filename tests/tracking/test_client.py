@@ -31,7 +31,7 @@ from fa_registry.tracking import client
 from fa_registry.tracking.base import DatasetReference
 from fa_registry.tracking.client import Client
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.refusals import (
+from fa_registry.tracking.store_errors import (
     AWAY,
     BARRED,
     DAMAGED,
@@ -43,7 +43,7 @@ from fa_registry.tracking.refusals import (
     KEYLESS,
     LACKING,
     UNKNOWN,
-    Refusal,
+    StoreRefusal,
 )
 from tests.helpers.stores import cut_off_a_write
 
@@ -285,7 +285,7 @@ def test_mlflow_prints_no_traceback_of_what_is_refused(database, monkeypatch, ca
     monkeypatch.setattr(client, "PATIENCE", 0.0)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DROP TABLE runs")
-    with pytest.raises(Refusal, match="no such table"):
+    with pytest.raises(StoreRefusal, match="no such table"):
         opened.get_run("a" * 32)
     assert "Traceback" not in capsys.readouterr().err
 
@@ -375,7 +375,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
 )
 def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
-    with pytest.raises(Refusal, match=words) as refused, client.answering("sqlite:///a.db"):
+    with pytest.raises(StoreRefusal, match=words) as refused, client.answering("sqlite:///a.db"):
         raise error
     assert refused.value.kind == kind and "\n" not in str(refused.value) and "SQL:" not in str(refused.value)
     assert refused.value.exit_code == 2
@@ -420,7 +420,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobod
     assert opened.ask(ask) == "run" and asked == ["1"] * 4 and caplog.text.count("waiting, at most 300 seconds") == 1
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
     answers += [requests.exceptions.ConnectionError("refused")] * 99
-    with pytest.raises(Refusal, match="does not answer: refused"):
+    with pytest.raises(StoreRefusal, match="does not answer: refused"):
         opened.ask(ask)
     fault = requests.exceptions.RetryError("too many 500 error responses")
     answers[:] = [
@@ -429,7 +429,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobod
     ]  # from the last: it comes up, not whole at once
     assert opened.ask(ask) == "run", "each kind of refusal has its own patience"
     answers[:] = [fault] * 99
-    with pytest.raises(Refusal, match="answers with errors"):
+    with pytest.raises(StoreRefusal, match="answers with errors"):
         opened.ask(ask)
     assert len(answers) > 90, "a minute, of twenty seconds a look"
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry.tracking.places import ALLOWED, OutsideStore, check_inside_store, check_location, local_folder
-from fa_registry.untrusted import UnreadableFile
+from fa_registry.safe_files import UnreadableFile
+from fa_registry.tracking.artifact_location import (
+    ALLOWED,
+    OutsideStore,
+    check_inside_store,
+    check_location,
+    local_folder,
+)
 
 RUN = "0123456789abcdef" * 2
 

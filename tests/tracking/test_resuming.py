@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking import resuming, schema
+from fa_registry.tracking import resume_upload, schema
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.resuming import KeptState
+from fa_registry.tracking.resume_upload import KeptState
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_what_is_no_regular_file_is_not_gone_on_from(tracker, state, tmp_path, c
 
 
 def test_of_an_sqlite_store_nothing_is_sent(tracker, state, monkeypatch):
-    monkeypatch.setattr(resuming, "sqlite_path", lambda uri: state)
+    monkeypatch.setattr(resume_upload, "sqlite_path", lambda uri: state)
     run_id = begun(tracker)
     KeptState(tracker, run_id).offer(state, 1, now=True)
     assert schema.TAG_STATE not in tracker.get(run_id).tags

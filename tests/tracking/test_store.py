@@ -23,9 +23,9 @@ from fa_registry.tracking import client, mlflow_tracker, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.client import known_revisions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.mlflow_views import View
 from fa_registry.tracking.reader import FEW, runs_by_spec
 from fa_registry.tracking.store import check_store, resolve_uri
-from fa_registry.tracking.views import View
 
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -165,7 +165,7 @@ def test_tags_can_be_set_on_a_finished_run_without_reopening_it(tracker):
 def test_tags_can_be_taken_off_a_finished_run(tracker):
     run_id = tracker.create("run", {"a": "1", "b": "2"}, {})
     tracker.finish(run_id, "FINISHED")
-    tracker.untag(run_id, ["a"])
+    tracker.remove_tags(run_id, ["a"])
     tags = tracker.get(run_id).tags
     assert "a" not in tags and tags["b"] == "2"
 
@@ -188,7 +188,7 @@ def test_a_tracker_beside_another_sees_its_runs_and_makes_its_own_elsewhere(trac
     if tracker.uri == "memory":
         pytest.skip("there are no experiments in memory")
     here = tracker.create("run", {}, {})
-    beside = tracker.beside("elsewhere")
+    beside = tracker.with_experiment("elsewhere")
     there = beside.create("audit", {}, {})
     assert beside.get(here).experiment != "elsewhere" == tracker.get(there).experiment
     assert tracker.get(tracker.create("another", {}, {})).experiment == tracker.get(here).experiment
@@ -203,7 +203,7 @@ def test_a_search_everywhere_knows_parameters_and_finds_what_was_deleted_or_lies
     assert len(list(tracker.search_everywhere({}, {"fa.setting": "s"}))) == 2
     if tracker.uri == "memory":
         return  # it has neither a bin nor experiments
-    there = tracker.beside("elsewhere").create("c", {"fa.setting": "s"}, {"cfg/epochs": "3"})
+    there = tracker.with_experiment("elsewhere").create("c", {"fa.setting": "s"}, {"cfg/epochs": "3"})
     tracker._client.delete_run(here)
     assert {run.run_id: run.deleted for run in tracker.search_everywhere(*both)} == {here: True, there: False}
     tracker._client.delete_experiment(tracker._client.get_experiment_by_name("elsewhere").experiment_id)
@@ -225,14 +225,14 @@ def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
     if tracker.uri == "memory":
         assert (
             tracker.link(run_id, "report/form.html")
-            == tracker.show([View("all")])
+            == tracker.publish_views([View("all")])
             == tracker.comparison([run_id])
             == ""
         )
         return
     experiment = tracker.experiment_id
     assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
-    beside = tracker.beside("elsewhere")
+    beside = tracker.with_experiment("elsewhere")
     runs = [beside.create("other", {}, {}), run_id]
     page, wanted = unquote(tracker.comparison(runs)).split("?")
     asked = {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in wanted.split("&"))}
@@ -250,11 +250,11 @@ def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(t
     def stands() -> str:
         return client.get_experiment(experiment).tags["mlflow.sharedViewState.all"]
 
-    assert tracker.show([first]) == address and stands() == first.text
-    assert tracker.show([second]) == address and stands() == second.text  # ours may be written anew
+    assert tracker.publish_views([first]) == address and stands() == first.text
+    assert tracker.publish_views([second]) == address and stands() == second.text  # ours may be written anew
     for theirs in ('{"groupBy": 2}', "deflate;bm90IHpsaWI="):
         client.set_experiment_tag(experiment, "mlflow.sharedViewState.all", theirs)
-        assert tracker.show([first]) == address and stands() == theirs
+        assert tracker.publish_views([first]) == address and stands() == theirs
 
 
 def test_the_experiments_note_links_the_newest_view_unless_a_person_wrote_one(tracker):
@@ -267,17 +267,17 @@ def test_the_experiments_note_links_the_newest_view_unless_a_person_wrote_one(tr
         return client.get_experiment(experiment).tags[schema.TAG_NOTE]
 
     for key in ("first", "second"):
-        page = tracker.show([View(key), View("another")])
+        page = tracker.publish_views([View(key), View("another")])
         assert f"[{key}]({page}) · [another](" in stands()
     for theirs in (f"{stands()} And mine.", ""):
         client.set_experiment_tag(experiment, schema.TAG_NOTE, theirs)
-        tracker.show([View("third")])
+        tracker.publish_views([View("third")])
         assert stands() == theirs
 
 
 def test_a_deleted_experiment_takes_no_run_and_says_how_it_comes_back(tracker):
     run_id = tracker.create("run", {"fa.setting": "s"}, {})
-    assert tracker.in_the_bin() == ""
+    assert tracker.experiment_deleted_message() == ""
     if tracker.uri == "memory":
         return
     tracker._client.delete_experiment(tracker.experiment_id)
@@ -299,9 +299,9 @@ def test_a_store_that_takes_no_view_is_told_and_nothing_else_is_lost(tracker, mo
         raise MlflowException("Permission denied")
 
     monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
-    assert tracker.show([View("all")]) == "" and "Permission denied" in caplog.text
+    assert tracker.publish_views([View("all")]) == "" and "Permission denied" in caplog.text
     monkeypatch.setattr(mlflow_tracker.mlflow, "__version__", "4.0.1")
-    assert tracker.show([View("all")]) == "" and "MLflow 4.0.1" in caplog.text
+    assert tracker.publish_views([View("all")]) == "" and "MLflow 4.0.1" in caplog.text
 
 
 def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker):
@@ -322,7 +322,9 @@ def test_a_verb_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: 0.0))
     tracker = MlflowTracker(store)
     assert (
-        tracker.search({}) and tracker.beside("fa_registry").search({}, "fa_registry") and tracker.create("run", {}, {})
+        tracker.search({})
+        and tracker.with_experiment("fa_registry").search({}, "fa_registry")
+        and tracker.create("run", {}, {})
     )
     assert tracker.get(tracker.search({})[0].run_id).experiment == "fa_registry" and len(asked) == 1
     MlflowTracker(store, "another").create("run", {}, {})

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.views import View, is_our_note, is_ours, note_of, views_of
+from fa_registry.tracking.mlflow_views import View, is_our_note, is_ours, note_of, views_of
 
 SITES = {f"{name}/site_0{site}": 1.0 for name in ("h_norm", "g_norm") for site in range(2)}
 SCALARS = {"accuracy/test": 0.5, "growth_max": 2.0, "h_L": 3.0, "g_L": 1e-3}
@@ -53,7 +53,7 @@ def test_what_no_run_has_gets_no_chart_and_no_column():
 
 @pytest.mark.parametrize("first", ["whole", "bare"])
 def test_the_view_of_all_settings_shows_what_the_runs_of_any_have(first, monkeypatch):
-    monkeypatch.setattr("fa_registry.tracking.views.LOADED", 1)
+    monkeypatch.setattr("fa_registry.tracking.mlflow_views.LOADED", 1)
     whole = run("dfa", "whole", started=int(first == "bare"), **{"fa.first_fire.D1": "3"})
     bare = run("bp", "bare", {"accuracy/test": 0.5}, started=int(first == "whole"))
     *_, charts, table = views_of("digits", [whole, bare])

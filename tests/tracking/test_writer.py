@@ -17,21 +17,21 @@ import torch
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError
-from fa_registry.quantities import at_last_site
+from fa_registry.metrics import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
-from fa_registry.tracking import schema, series, writer
+from fa_registry.safe_files import UnreadableFile
+from fa_registry.tracking import schema, series_parquet, writer
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record, table_history
-from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import spread
-from fa_registry.tracking.series import MOST_EPOCHS, read_rows, read_series, write_series
-from fa_registry.tracking.writer import Keep, Origin, RunWriter
+from fa_registry.tracking.series_parquet import MOST_EPOCHS, read_rows, read_series, write_series
+from fa_registry.tracking.store_errors import StoreRefusal
+from fa_registry.tracking.writer import Origin, RetentionOptions, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import prepare
-from fa_registry.untrusted import UnreadableFile
+from fa_registry.training.task import build_task
 from tests.tracking.conftest import TINY, write_run
 
 ARTIFACTS = (
@@ -53,7 +53,7 @@ def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(MemoryTracker, "create", full)
     with pytest.raises(StoreError, match="full"):
-        RunWriter(MemoryTracker(tmp_path / "runs"), prepare(parse_spec(TINY), torch.device("cpu")))
+        RunWriter(MemoryTracker(tmp_path / "runs"), build_task(parse_spec(TINY), torch.device("cpu")))
     assert list(tmp_path.glob("fa_registry-run-*")) == []
 
 
@@ -109,7 +109,7 @@ def test_a_further_record_takes_little_memory(tmp_path):
 
 
 def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
-    writer, trainer, _ = write_run(tracker, keep=Keep(checkpoint_every=1))
+    writer, trainer, _ = write_run(tracker, keep=RetentionOptions(checkpoint_every=1))
     final = load_tensors(tracker.artifact(writer.run_id, schema.FINAL))
     initial = load_tensors(tracker.artifact(writer.run_id, schema.INITIAL))
     feedback = load_tensors(tracker.artifact(writer.run_id, schema.FEEDBACK))
@@ -136,7 +136,7 @@ def test_metrics_are_logged_by_epoch_and_zero_padded_site_as_they_are_read(tmp_p
 @pytest.mark.parametrize(("points", "shown"), [(3, [0, 2, 5]), (0, [0, 1, 2, 3, 4, 5]), (50, [0, 1, 2, 3, 4, 5])])
 def test_the_tables_have_so_many_points_of_a_metric_and_the_series_all(tmp_path, points, shown):
     tracker = MemoryTracker(tmp_path)
-    writer, _, outcome = write_run(tracker, keep=Keep(points=points), epochs=5)
+    writer, _, outcome = write_run(tracker, keep=RetentionOptions(points=points), epochs=5)
     assert [point.step for point in tracker.points[writer.run_id] if point.key == "accuracy/test"] == shown
     record = read_record(tracker, tracker.get(writer.run_id))
     assert len(record.trajectory["accuracy"]) == 6
@@ -146,7 +146,7 @@ def test_the_tables_have_so_many_points_of_a_metric_and_the_series_all(tmp_path,
 
 def test_the_last_epoch_of_a_run_that_diverged_is_among_its_points(tmp_path):
     tracker = MemoryTracker(tmp_path)
-    writer, _, outcome = write_run(tracker, keep=Keep(points=2), epochs=40, learning_rate=1e30)
+    writer, _, outcome = write_run(tracker, keep=RetentionOptions(points=2), epochs=40, learning_rate=1e30)
     assert outcome.status == "diverged" and 0 < outcome.epochs < 40
     steps = [point.step for point in tracker.points[writer.run_id] if point.key == "accuracy/test"]
     assert steps == [0, outcome.epochs]
@@ -306,10 +306,10 @@ def test_a_text_is_held_once_however_many_rows_say_it(tmp_path):
     assert reasons == ["why " * 1000] * 3 and len(set(map(id, reasons))) == 1
 
 
-@pytest.mark.parametrize("name", series.SCHEMA.names)
+@pytest.mark.parametrize("name", series_parquet.SCHEMA.names)
 def test_a_series_with_another_name_of_a_column_is_refused(tmp_path, name):
-    names = ["quantita" if known == name else known for known in series.SCHEMA.names]
-    columns = [pa.array([None], type=field.type) for field in series.SCHEMA]
+    names = ["quantita" if known == name else known for known in series_parquet.SCHEMA.names]
+    columns = [pa.array([None], type=field.type) for field in series_parquet.SCHEMA]
     pq.write_table(pa.table(columns, names=names), tmp_path / schema.SERIES)
     with pytest.raises(UnreadableFile, match="is no series that a run wrote"):
         read_rows(tmp_path / schema.SERIES)
@@ -317,7 +317,7 @@ def test_a_series_with_another_name_of_a_column_is_refused(tmp_path, name):
 
 def test_a_series_that_unpacks_to_more_than_any_has_is_refused_before_it_is(tmp_path, monkeypatch):
     write_series(tmp_path / "series.parquet", [(0, Measurements({}, {"gamma": Reading(0.5)}))])
-    monkeypatch.setattr(series, "MOST_BYTES", 10)
+    monkeypatch.setattr(series_parquet, "MOST_BYTES", 10)
     with pytest.raises(UnreadableFile, match=r"is no series that a run wrote: 1 rows of .*, \d+ bytes"):
         read_rows(tmp_path / "series.parquet")
 
@@ -345,7 +345,7 @@ class Absent(MemoryTracker):
         super().__init__(folder)
         self.away, self.calls = away, 0
 
-    def at_once(self):
+    def without_retry(self):
         hurried = copy.copy(self)
         hurried.log = lambda *given: self.tried(*given)
         hurried.upload = hurried.finish = self.gone
@@ -356,7 +356,7 @@ class Absent(MemoryTracker):
         return self.gone() if self.calls - 1 in self.away else self.log(*given)
 
     def gone(self, *given):
-        raise Refusal("store http://away", requests.exceptions.ConnectionError("refused"))
+        raise StoreRefusal("store http://away", requests.exceptions.ConnectionError("refused"))
 
 
 def test_a_server_that_is_away_costs_no_epoch_and_gets_every_point_once_and_in_order(tmp_path, monkeypatch, caplog):
@@ -395,19 +395,19 @@ def test_points_are_sent_in_calls_that_the_store_takes_as_one(tmp_path, monkeypa
 class Faulty(Absent):
     """Its server answers, and cannot write files."""
 
-    def at_once(self):
-        hurried = super().at_once()
+    def without_retry(self):
+        hurried = super().without_retry()
         hurried.finish = self.finish
         return hurried
 
     def gone(self, *given):
-        raise Refusal("store http://away", requests.exceptions.RetryError("too many 500 error responses"))
+        raise StoreRefusal("store http://away", requests.exceptions.RetryError("too many 500 error responses"))
 
 
 def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, caplog):
     """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is told to have ended."""
     tracker = Faulty(tmp_path / "runs", away={0})
-    run = RunWriter(tracker, prepare(parse_spec(TINY), torch.device("cpu")))
+    run = RunWriter(tracker, build_task(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
     assert "answers with errors" in caplog.text and "has ended without its last files" in caplog.text
     assert tracker.get(run.run_id).state == "KILLED"
@@ -422,7 +422,7 @@ def test_points_wait_for_a_server_at_fault_too(tmp_path, monkeypatch):
 
 
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
-    run = RunWriter(Absent(tmp_path / "runs", away={0}), prepare(parse_spec(TINY), torch.device("cpu")))
+    run = RunWriter(Absent(tmp_path / "runs", away={0}), build_task(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
     assert f"Run {run.run_id} says RUNNING until the next command closes it" in caplog.text
 

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 
 from fa_registry.errors import PluginError
-from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
+from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.seeding import generator
-from fa_registry.training.asking import held
 from fa_registry.training.loop import train
+from fa_registry.training.method_calls import frozen_weights
 from fa_registry.training.task import network_shape
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import SEED, Recorder, tiny_task, weights_equal
 
 
-class Follower(DirectFeedbackAlignment, LearnsByLoss, UpdatesFeedback):
+class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
     """Its parameter is drawn to the network's first weight; its counter counts steps; it notes what it was told."""
 
     def __init__(self):
@@ -75,7 +75,7 @@ def test_held_weights_take_no_gradient_and_are_let_go_again():
     layer = nn.Linear(3, 2)
     layer.bias.requires_grad_(False)
     x = torch.ones(1, 3, requires_grad=True)
-    with held(layer):
+    with frozen_weights(layer):
         layer(x).sum().backward()
     assert layer.weight.grad is None and x.grad is not None
     assert layer.weight.requires_grad and not layer.bias.requires_grad

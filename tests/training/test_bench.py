@@ -11,9 +11,9 @@ from torch import nn
 from fa_registry import diagnostics
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits
-from fa_registry.diagnostics import Absent
+from fa_registry.diagnostics import Unavailable
 from fa_registry.seeding import generator
-from fa_registry.training.bench import (
+from fa_registry.training.probe_context import (
     bench_conventions,
     bench_of,
     credits_under,
@@ -82,7 +82,7 @@ def test_fresh_credits_follow_their_index_and_are_not_the_runs_own():
     bench = bench_for(task)
     first_draw, second_draw, again = (bench.fresh_credits(index) for index in (0, 1, 0))
     assert all(torch.equal(*pair) for pair in zip(first_draw, again, strict=True))
-    look = diagnostics.look(task.network, *task.eval_batch)
+    look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     own = credits_under(task, task.feedback, look)
     for left, right in ((first_draw, second_draw), (first_draw, own)):
         assert not any(torch.allclose(*pair) for pair in zip(left, right, strict=True))
@@ -116,14 +116,14 @@ def test_too_few_samples_are_absent_with_both_numbers():
     )
     task = dataclasses.replace(task, splits=cut)
     reason = "needs 8 disjoint batches of 128: the test split holds 100 samples, the training split 1023"
-    assert bench_for(task).batch_gradients == stability_split(cut) == Absent(reason)
+    assert bench_for(task).batch_gradients == stability_split(cut) == Unavailable(reason)
     conventions = bench_conventions(task)
     assert (conventions["stability_split"], conventions["gamma_null_draws"]) == (f"none: {reason}", 99)
 
 
 def test_nothing_is_computed_before_it_is_asked_for():
     task = tiny_task()
-    look = diagnostics.look(task.network, *task.eval_batch)
+    look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     broken = dataclasses.replace(task, network=Unwilling(task.network))
     bench = bench_of(broken, look, look.single.gradients, "", None)
     with pytest.raises(ArithmeticError):
@@ -142,10 +142,12 @@ class Unwilling(Network):
 
 def test_without_the_feedback_nothing_that_needs_it_is_on_the_bench():
     task = tiny_task(method="dfa")
-    bench = bench_of(task, diagnostics.look(task.network, *task.eval_batch), None, "the file is gone", None)
+    bench = bench_of(
+        task, diagnostics.run_forward_backward(task.network, *task.eval_batch), None, "the file is gone", None
+    )
     for part in (bench.credits, bench.fresh_credits, bench.bridge_residuals):
-        assert part == Absent("the file is gone")
-    assert bench.initial_weights == Absent("the run's initial weights were not saved")
+        assert part == Unavailable("the file is gone")
+    assert bench.initial_weights == Unavailable("the run's initial weights were not saved")
 
 
 def splits(test: int, train: int) -> Splits:
@@ -167,7 +169,7 @@ def test_the_test_split_where_it_is_large_enough(test, train, expected):
 
 
 def test_neither_is_large_enough():
-    assert isinstance(stability_split(splits(1023, 1023)), Absent)
+    assert isinstance(stability_split(splits(1023, 1023)), Unavailable)
 
 
 def test_batches_are_disjoint_in_order_and_unaugmented_where_they_are_of_the_test_split():

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fa_registry import methods
-from fa_registry.training import captured
-from fa_registry.training.captured import CAPTURED, PLAIN, WARM_UP, CapturedStep, rehearsed
+from fa_registry.training import cuda_graph
+from fa_registry.training.cuda_graph import CAPTURED, PLAIN, WARM_UP, CapturedStep, rehearsed
 from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_task, weights_equal
@@ -122,7 +122,7 @@ def test_a_step_that_waits_for_the_card_is_never_captured(monkeypatch):
         return "it waits"
 
     captures = []
-    monkeypatch.setattr(captured, "rehearsed", told)
+    monkeypatch.setattr(cuda_graph, "rehearsed", told)
     step, seen = collect(captures.append)
     for batch in torch.arange(12).split(2):
         step(batch)

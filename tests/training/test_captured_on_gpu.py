@@ -1,6 +1,6 @@
 """On a GPU: CUDA's own graph trains as the plain step does and waits for nothing.
 
-No capture is broken here on purpose: it would spoil all later ones of the process (see fa_registry.training.captured).
+No capture is broken here on purpose: it would spoil all later ones of the process (see fa_registry.training.cuda_graph).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fa_registry import methods
-from fa_registry.training.captured import CAPTURED
-from fa_registry.training.task import prepare
+from fa_registry.training.cuda_graph import CAPTURED
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY
 from tests.helpers.small import supported, tiny_spec
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 def on_card(method, **changes):
     fields = {**supported(method), "method": method, "device": "cuda", "epochs": 5, **changes}
-    return Trainer(prepare(tiny_spec(**fields), torch.device("cuda")))
+    return Trainer(build_task(tiny_spec(**fields), torch.device("cuda")))
 
 
 CONV = {"architecture": "small_resnet", "architecture_options": TINY["small_resnet"], "dataset": "cifar_shaped:1000"}
@@ -62,10 +62,10 @@ def agree(graph, plain):
 def test_the_steps_of_an_epoch_never_wait_for_the_card(method):
     trainer = on_card(method)
     order = torch.arange(6 * 128, device="cuda").split(128)
-    trainer.take(order)
+    trainer.train_batch(order)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        trainer.take(order)
+        trainer.train_batch(order)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert trainer.stepping == CAPTURED

@@ -16,10 +16,10 @@ from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
 from fa_registry.training import checkpoint
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
-from fa_registry.training.foreign import read_foreign
+from fa_registry.training.checkpoint_import import read_foreign
 from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of, short_task
 from tests.helpers.small import Recorder, tiny_spec, tiny_task, trained, weights_equal
@@ -235,7 +235,7 @@ def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
     spec = tiny_spec(**of("small_cnn", device=device))
 
     def fresh():
-        task = prepare(spec, torch.device(device))
+        task = build_task(spec, torch.device(device))
         task.network.to(memory_format=torch.channels_last)
         return Trainer(task)
 

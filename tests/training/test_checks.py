@@ -12,7 +12,7 @@ from torch import nn
 
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
-from fa_registry.training.checks import Checks
+from fa_registry.training.input_validation import Checks
 from tests.api.models import CLASSES, WIDTH, batch, build, exploded
 
 X, Y = batch()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.catalog import source_digest
-from fa_registry.training.code import changes, code_of
+from fa_registry.plugin_registry import source_digest
+from fa_registry.training.code_fingerprint import fingerprint, fingerprint_changes
 from tests.helpers.plugins import NAME, PACKAGE, installed
 from tests.helpers.small import tiny_spec
 
@@ -39,19 +39,19 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
 )
 def test_what_changed_is_said_in_words(before, today, line):
     sealed = {"methods/m": before} if before else None
-    assert changes(sealed, {"methods/m": today}) == ((line,) if line else ())
+    assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
 
 
 def test_a_diagnostic_that_came_or_went_changes_nothing_an_edited_one_does():
-    assert changes({}, {"diagnostics/d": mine()}) == ()
-    assert changes({"diagnostics/d": mine()}, {}) == ()
-    assert changes({"diagnostics/d": mine()}, {"diagnostics/d": mine(digest=B)}) == (
+    assert fingerprint_changes({}, {"diagnostics/d": mine()}) == ()
+    assert fingerprint_changes({"diagnostics/d": mine()}, {}) == ()
+    assert fingerprint_changes({"diagnostics/d": mine()}, {"diagnostics/d": mine(digest=B)}) == (
         "diagnostic d: source edited (digest aaaaaaaa… → bbbbbbbb…)",
     )
 
 
 def test_a_run_of_ours_alone_names_versions():
-    code = code_of(tiny_spec(dataset="random_targets:digits"))
+    code = fingerprint(tiny_spec(dataset="random_targets:digits"))
     assert {"methods/dfa", "architectures/resmlp", "datasets/random_targets:digits", "diagnostics/gamma"} <= set(code)
     assert all(set(entry) == {"version"} for entry in code.values())
 

@@ -11,7 +11,7 @@ from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import remeasure
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY, of, short_task
 from tests.helpers.small import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
@@ -54,12 +54,12 @@ def test_its_files_give_the_same_figures_again(method, tmp_path):
         "feedback": save_tensors(tmp_path / "state.safetensors", trainer.task.feedback.state_dict()),
     }
     paths = [tmp_path / name for name in ("final.safetensors", "state.safetensors")]
-    again = remeasure(prepare(trainer.task.spec, CPU), *paths, digests, initial=start.state_dict())
+    again = remeasure(build_task(trainer.task.spec, CPU), *paths, digests, initial=start.state_dict())
     assert again.sites == outcome.final.sites
     kept = {name: reading for name, reading in outcome.final.scalars.items() if name not in OF_TRAINING}
     assert again.scalars == kept and not again.failures
     if trainer.task.feedback.state_dict():
-        lost = remeasure(prepare(trainer.task.spec, CPU), paths[0], None, digests)
+        lost = remeasure(build_task(trainer.task.spec, CPU), paths[0], None, digests)
         assert all(reading.value is None and reading.reason for reading in lost.sites["gamma"])
 
 

@@ -13,7 +13,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.foreign import feedback_tensors, fitted, named_tensors, put_into, read_foreign
+from fa_registry.training.checkpoint_import import (
+    feedback_tensors,
+    load_foreign_weights,
+    match_tensors,
+    named_tensors,
+    read_foreign,
+)
 from fa_registry.training.measuring import NOT_GIVEN
 from tests.helpers.limited import run_limited
 from tests.helpers.small import tiny_task, weights_equal
@@ -125,7 +131,7 @@ def test_every_misfit_is_named_at_once():
         "whole": torch.zeros(2, 3, dtype=torch.int64),
         "sparse": torch.zeros(2, 3).to_sparse(),
     }
-    tensors, problems = fitted(expected, found)
+    tensors, problems = match_tensors(expected, found)
     assert tensors == {}
     assert problems == [
         "missing: gone",
@@ -141,14 +147,14 @@ def test_every_misfit_is_named_at_once():
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
 def test_another_precision_is_taken_where_no_number_changes(kind):
     values = torch.tensor([0.5, -3.0, torch.inf, torch.nan], dtype=kind)
-    tensors, problems = fitted({"a": torch.zeros(4)}, {"a": values})
+    tensors, problems = match_tensors({"a": torch.zeros(4)}, {"a": values})
     assert problems == [] and tensors["a"].dtype == torch.float32
     assert torch.equal(tensors["a"].double().nan_to_num(7), values.double().nan_to_num(7))
 
 
 @pytest.mark.parametrize("value", [0.1, 1e300])
 def test_weights_that_would_be_rounded_are_refused(value):
-    _, problems = fitted({"a": torch.zeros(1)}, {"a": torch.tensor([value], dtype=torch.float64)})
+    _, problems = match_tensors({"a": torch.zeros(1)}, {"a": torch.tensor([value], dtype=torch.float64)})
     assert problems == ["a: cannot be held as torch.float32 without rounding, found torch.float64: convert it yourself"]
 
 
@@ -171,27 +177,27 @@ def other(task, seed=5):
 
 def problems(task, weights, feedback):
     with pytest.raises(InvalidFields) as caught:
-        put_into(task, weights, feedback)
+        load_foreign_weights(task, weights, feedback)
     return list(caught.value.problems)
 
 
 def test_weights_and_feedback_are_loaded_bit_by_bit():
     task = tiny_task()
     weights, feedback = other(task)
-    assert put_into(task, weights, feedback) == ""
+    assert load_foreign_weights(task, weights, feedback) == ""
     for module, given in ((task.network, weights), (task.feedback, feedback)):
         assert all(torch.equal(value, given[name]) for name, value in module.state_dict().items())
 
 
 def test_without_feedback_the_credits_are_not_to_be_computed():
     task = tiny_task()
-    assert put_into(task, other(task)[0], None) == NOT_GIVEN
+    assert load_foreign_weights(task, other(task)[0], None) == NOT_GIVEN
 
 
 def test_a_method_without_feedback_state_needs_none_and_takes_none():
     task = tiny_task(method="bp")
     weights, _ = other(task)
-    assert put_into(task, weights, None) == ""
+    assert load_foreign_weights(task, weights, None) == ""
     assert problems(task, weights, {"B_01": FIRST}) == [
         "feedback: expected none, the method 'bp' has no feedback state"
     ]
@@ -283,7 +289,7 @@ def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
     assert same(read_foreign(tmp_path / "link.safetensors"))
 
 
-READ = "from pathlib import Path\nfrom fa_registry.training.foreign import read_foreign, named_tensors"
+READ = "from pathlib import Path\nfrom fa_registry.training.checkpoint_import import read_foreign, named_tensors"
 CODE = """
 try:
     held = read_foreign(Path({path!r}), {limit})
@@ -336,7 +342,7 @@ def test_a_file_larger_than_the_limit_is_refused(tmp_path, name):
 
 
 def test_more_entries_than_tensors_of_any_network_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fa_registry.training.foreign.MOST_ENTRIES", 5)
+    monkeypatch.setattr("fa_registry.training.checkpoint_import.MOST_ENTRIES", 5)
     torch.save(STATE, tmp_path / "a.pt")
     with pytest.raises(ValueError, match="bytes in 5 tensors, found a file of .* in 8 entries"):
         read_foreign(tmp_path / "a.pt")
@@ -349,7 +355,7 @@ def test_an_expanded_tensor_costs_what_its_file_has(tmp_path, legacy):
     torch.save({"a": torch.zeros(1).expand(10**9)}, path, _use_new_zipfile_serialization=not legacy)
     ended = cost(path)
     assert ended.printed == "a (1000000000,)" and ended.grown < 50 * MiB
-    _, problems = fitted({"a": torch.zeros(2)}, read_foreign(path))
+    _, problems = match_tensors({"a": torch.zeros(2)}, read_foreign(path))
     assert problems == ["a: expected shape (2,), found (1000000000,)"]
 
 
@@ -417,7 +423,7 @@ def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
 def test_an_error_about_a_hundred_thousand_tensors_is_short():
     empty = torch.zeros(0)
     given = {f"layer.{place}": empty for place in range(100_000)}
-    _, problems = fitted({"a": torch.zeros(2)}, {**given, "x" * 10**6: empty})
+    _, problems = match_tensors({"a": torch.zeros(2)}, {**given, "x" * 10**6: empty})
     assert problems[0] == "missing: a"
     assert problems[1] == f"unexpected: {', '.join(list(given)[:10])}, and 99,991 more"
     with pytest.raises(ValueError, match=r"without a gap, found B\.2, .*, and 99,990 more$") as caught:

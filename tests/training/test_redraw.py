@@ -11,9 +11,15 @@ from fa_registry import methods
 from fa_registry.errors import IntegrityError
 from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.training import credit_check
-from fa_registry.training import redraw as redrawing
+from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import save_tensors
-from fa_registry.training.redraw import ADOPTED, Sealed, asked_steps, credit_in_training, redraw
+from fa_registry.training.replay_from_seed import (
+    ADOPTED,
+    SealedTraining,
+    asked_steps,
+    credit_in_training,
+    replay_training,
+)
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.small import supported, tiny_task
@@ -21,7 +27,7 @@ from tests.helpers.small import supported, tiny_task
 ELSEWHERE = "trained with AVX512, measured with AVX2"
 
 
-def sealed_epoch(folder, **changes) -> tuple[Sealed, Trainer]:
+def sealed_epoch(folder, **changes) -> tuple[SealedTraining, Trainer]:
     """What an honest run of one epoch seals."""
     task = tiny_task(**changes, epochs=1)
     paths = {role: folder / f"{role}.safetensors" for role in ("initial", "early", "feedback")}
@@ -30,7 +36,7 @@ def sealed_epoch(folder, **changes) -> tuple[Sealed, Trainer]:
     trainer.run_epoch()
     digests["early"] = save_tensors(paths["early"], trainer.early.tensors)
     digests["feedback"] = save_tensors(paths["feedback"], task.feedback.state_dict())
-    return Sealed(**paths, early_step=trainer.early.step, digests=digests, epochs=1), trainer
+    return SealedTraining(**paths, early_step=trainer.early.step, digests=digests, epochs=1), trainer
 
 
 def outcomes(found) -> dict[str, str]:
@@ -48,7 +54,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     if where.get("architecture", "resmlp") == "resmlp":
         where = {**where, "architecture_options": {**architecture, **options}}
     sealed, trainer = sealed_epoch(tmp_path, **where, penalty=0.01)
-    found = redraw(tiny_task(**where, penalty=0.01, epochs=1), sealed)
+    found = replay_training(tiny_task(**where, penalty=0.01, epochs=1), sealed)
     assert "differs" not in outcomes(found).values(), found.checks
     assert outcomes(found)["initial weights"] == outcomes(found)["first steps"] == "agrees"
     assert (found.steps, found.of) == (8, 12)
@@ -84,7 +90,7 @@ def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
     if changes.get("architecture") == "linear_lq":
         changes = {**changes, "architecture_options": {"num_blocks": 2, "learn": True, "sigma": 0.3}}
     sealed, trainer = sealed_epoch(tmp_path, **changes)
-    found = redraw(tiny_task(**changes, epochs=1), sealed)
+    found = replay_training(tiny_task(**changes, epochs=1), sealed)
     assert set(outcomes(found).values()) == {"agrees"}, found.checks
     assert credit_in_training(trainer.task).outcome == "agrees"
 
@@ -92,7 +98,7 @@ def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
 def test_the_task_stays_as_it_was_drawn(tmp_path):
     sealed, _ = sealed_epoch(tmp_path)
     task, fresh = tiny_task(epochs=1), tiny_task(epochs=1)
-    redraw(task, sealed)
+    replay_training(task, sealed)
     for module in ("network", "feedback"):
         states = [getattr(one, module).state_dict() for one in (task, fresh)]
         assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
@@ -114,7 +120,7 @@ def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, s
     digest = save_tensors(sealed.feedback, shifted)
     digests = {**sealed.digests, "feedback": digest}
     sealed = dataclasses.replace(sealed, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
-    found = {check.subject: check for check in redraw(tiny_task(epochs=1), sealed).checks}["feedback"]
+    found = {check.subject: check for check in replay_training(tiny_task(epochs=1), sealed).checks}["feedback"]
     assert found.outcome == outcome
     assert is_cannot_tell(found) == (outcome == "not possible")
     assert outcome != "not possible" or ELSEWHERE in found.detail
@@ -136,7 +142,7 @@ def test_on_another_machine_the_first_steps_may_end_a_share_of_the_way_apart(tmp
     moved = {name: tensor + share * (tensor - start[name]) for name, tensor in trainer.early.tensors.items()}
     digests = {**sealed.digests, "early": save_tensors(sealed.early, moved)}
     sealed = dataclasses.replace(sealed, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
-    found = {check.subject: check for check in redraw(tiny_task(epochs=1), sealed).checks}["first steps"]
+    found = {check.subject: check for check in replay_training(tiny_task(epochs=1), sealed).checks}["first steps"]
     assert found.outcome == outcome
     assert is_cannot_tell(found) == (outcome == "not possible")
 
@@ -151,20 +157,20 @@ def test_feedback_that_rests_is_compared_by_its_own_size(tmp_path, shift, outcom
     }
     digests = {**sealed.digests, "early": save_tensors(sealed.early, shifted)}
     sealed = dataclasses.replace(sealed, digests=digests, exact=False, elsewhere=ELSEWHERE)
-    assert outcomes(redraw(tiny_task(epochs=1), sealed))["first steps"] == outcome
+    assert outcomes(replay_training(tiny_task(epochs=1), sealed))["first steps"] == outcome
 
 
 def test_a_digest_of_another_draw_is_concluded_by_the_replay(tmp_path):
     """Only the digest of the initial weights is recorded: the first steps show whether they are those of the seed."""
     sealed, _ = sealed_epoch(tmp_path)
     digest = dataclasses.replace(sealed, initial=None, initial_content="0" * 64, exact=False, elsewhere=ELSEWHERE)
-    assert outcomes(redraw(tiny_task(epochs=1), digest))["initial weights"] == "agrees"
-    unasked = redraw(tiny_task(epochs=1), digest, "off").checks[0]
+    assert outcomes(replay_training(tiny_task(epochs=1), digest))["initial weights"] == "agrees"
+    unasked = replay_training(tiny_task(epochs=1), digest, "off").checks[0]
     assert is_cannot_tell(unasked) and ELSEWHERE in unasked.detail
-    other = redraw(tiny_task(epochs=1, seed=4), digest)
+    other = replay_training(tiny_task(epochs=1, seed=4), digest)
     assert outcomes(other)["first steps"] == "differs" and is_cannot_tell(other.checks[0])
     same = dataclasses.replace(digest, exact=True, elsewhere="")
-    assert outcomes(redraw(tiny_task(epochs=1), same))["initial weights"] == "differs"
+    assert outcomes(replay_training(tiny_task(epochs=1), same))["initial weights"] == "differs"
 
 
 @pytest.mark.parametrize("method", ["dfa", "bp", "fa", "weight_fa"])
@@ -177,36 +183,36 @@ def test_on_another_machine_the_first_steps_go_the_same_way(tmp_path, method):
     with torch.no_grad():
         for weight in task.network.parameters():
             weight.mul_(1 + 1e-7 * torch.randn(weight.shape, generator=draw))
-    assert outcomes(redraw(task, elsewhere))["first steps"] == "agrees"
-    assert outcomes(redraw(task, sealed))["first steps"] == "differs"
+    assert outcomes(replay_training(task, elsewhere))["first steps"] == "agrees"
+    assert outcomes(replay_training(task, sealed))["first steps"] == "differs"
     (tmp_path / "other").mkdir()
     other, _ = sealed_epoch(tmp_path / "other", method="drtp")
     held = {**other.digests, "early": other.digests["early"]}
     swapped = dataclasses.replace(elsewhere, early=other.early, digests={**elsewhere.digests, "early": held["early"]})
-    assert outcomes(redraw(task, swapped))["first steps"] == "differs"
+    assert outcomes(replay_training(task, swapped))["first steps"] == "differs"
 
 
 def test_a_changed_file_is_an_integrity_error(tmp_path):
     sealed, _ = sealed_epoch(tmp_path)
     sealed.early.write_bytes(sealed.early.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match=r"early\.safetensors: expected SHA-256"):
-        redraw(tiny_task(epochs=1), sealed)
+        replay_training(tiny_task(epochs=1), sealed)
 
 
 def test_what_was_trained_elsewhere_cannot_be_drawn_again():
     task = tiny_task()
     adopted = dataclasses.replace(task, spec=dataclasses.replace(task.spec, weights="0" * 64))
-    assert {check.detail for check in redraw(adopted, Sealed()).checks} == {ADOPTED}
-    assert set(outcomes(redraw(adopted, Sealed())).values()) == {"not possible"}
+    assert {check.detail for check in replay_training(adopted, SealedTraining()).checks} == {ADOPTED}
+    assert set(outcomes(replay_training(adopted, SealedTraining())).values()) == {"not possible"}
 
 
 def test_a_network_too_large_to_be_taken_again_unasked_is_when_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(redrawing, "AUTO_WORK", 1e5)
     sealed, _ = sealed_epoch(tmp_path)
-    found = redraw(tiny_task(epochs=1), sealed)
+    found = replay_training(tiny_task(epochs=1), sealed)
     assert outcomes(found)["first steps"] == "not possible" and found.steps == 0
     assert "--replay 8 asks for it" in found.checks[-1].detail
-    assert outcomes(redraw(tiny_task(epochs=1), sealed, 8))["first steps"] == "agrees"
+    assert outcomes(replay_training(tiny_task(epochs=1), sealed, 8))["first steps"] == "agrees"
 
 
 @pytest.mark.parametrize(("value", "steps"), [("auto", "auto"), ("all", "all"), ("off", "off"), ("12", 12), (1, 1)])

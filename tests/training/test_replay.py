@@ -14,12 +14,12 @@ from fa_registry.records import Check, Measurements
 from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
-from fa_registry.training import redraw as redrawing
+from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
-from fa_registry.training.redraw import Sealed, redraw
 from fa_registry.training.replay import KEPT, OTHER_BITS, WHOLE, RecordedEpochs, epochs_text, work_of
+from fa_registry.training.replay_from_seed import SealedTraining, replay_training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs
@@ -46,7 +46,9 @@ class Keeping(Recorder):
             self.kept[row.epoch] = (path, save_tensors(path, full_state(trainer)))
 
 
-def recorded_run(folder: Path, states: int = 0, kind: type[Trainer] = Trainer, end=lambda: "", **changes) -> Sealed:
+def recorded_run(
+    folder: Path, states: int = 0, kind: type[Trainer] = Trainer, end=lambda: "", **changes
+) -> SealedTraining:
     """Train a run and return what its files hold."""
     trainer, heard = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
     outcome = train(trainer, heard, end=end)
@@ -62,7 +64,7 @@ def recorded_run(folder: Path, states: int = 0, kind: type[Trainer] = Trainer, e
     digests = {"early": save_tensors(paths["early"], trainer.early.tensors)} if trainer.early else {}
     digests["feedback"] = save_tensors(paths["feedback"], trainer.task.feedback.state_dict())
     final = paths["final"], save_tensors(paths["final"], trainer.task.network.state_dict())
-    return Sealed(
+    return SealedTraining(
         feedback=paths["feedback"],
         early=paths["early"] if trainer.early else None,
         early_step=trainer.early.step if trainer.early else None,
@@ -73,9 +75,9 @@ def recorded_run(folder: Path, states: int = 0, kind: type[Trainer] = Trainer, e
     )
 
 
-def replayed(sealed: Sealed, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
+def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
     """Return what a whole replay of the specification says of the record."""
-    checks = redraw(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, whole=True).checks
+    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, whole=True).checks
     return next((check for check in checks if check.subject == subject), None)
 
 
@@ -104,7 +106,7 @@ def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, cha
     assert check.outcome == "agrees", check.detail
     assert (check.epochs, check.rows) == (epochs, epochs + 1)
     assert "every recorded digest comes again" in check.detail
-    checks = redraw(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
+    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
     assert "differs" not in {one.outcome for one in checks}
 
 
@@ -126,7 +128,7 @@ def test_a_run_that_a_rule_ended_comes_again_to_where_it_ended(tmp_path):
 def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(tmp_path):
     sealed = recorded_run(tmp_path)
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
-    found = redraw(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
+    found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
     assert check.outcome == "differs" and "epoch 2 is the first whose state is not the recorded one" in check.detail
     assert found.steps == 24
@@ -134,7 +136,7 @@ def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_i
         assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
 
 
-def _with(sealed: Sealed, **changes) -> Sealed:
+def _with(sealed: SealedTraining, **changes) -> SealedTraining:
     return dataclasses.replace(sealed, recorded=dataclasses.replace(sealed.recorded, **changes))
 
 
@@ -220,7 +222,7 @@ def test_weights_that_a_run_did_not_train_further_are_found_where_nothing_is_rep
     stopped = {name: early[name] for name in load_tensors(path)}
     forged = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, stopped))}, exact=False)
     task = tiny_task(epochs=EPOCHS, method="bp", control="frozen")
-    (check,) = (check for check in redraw(task, forged).checks if check.subject == "first steps")
+    (check,) = (check for check in replay_training(task, forged).checks if check.subject == "first steps")
     assert check.outcome == "differs" and "the final weights are those after step 8" in check.detail
 
 

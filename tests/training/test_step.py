@@ -13,7 +13,15 @@ from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.terminal_loss import output_error
 from fa_registry.training import step as step_chained
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.step import OutputError, couples_samples, exact_step, local_step, norm_eps, normalised, scales
+from fa_registry.training.step import (
+    OutputError,
+    backprop_step,
+    couples_samples,
+    credit_rms,
+    local_credit_step,
+    norm_eps,
+    normalised_credits,
+)
 from fa_registry.training.task import Task
 from tests.helpers.nets import of, short_task
 from tests.helpers.small import double, tiny_task
@@ -42,8 +50,8 @@ def step(task, penalty: float = 0.0, credit_norm: str = "none", count: int = 32)
     images, labels = (rows[:count] for rows in task.eval_batch)
     task.network.zero_grad(set_to_none=True)
     if task.method.end_to_end:
-        return exact_step(task.network, images, labels, penalty)
-    return local_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
+        return backprop_step(task.network, images, labels, penalty)
+    return local_credit_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
 
 
 def gradients(network) -> dict[str, torch.Tensor]:
@@ -261,7 +269,7 @@ def batch(task: Task) -> tuple[Tensor, Tensor]:
 
 def stepped(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
     task.network.zero_grad(set_to_none=True)
-    local_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm)
+    local_credit_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm)
     return {
         name: one.grad.clone()
         for name, one in task.network.named_parameters()
@@ -289,7 +297,7 @@ def defined(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
             credits.insert(0, credits[0] + through if network.residual else through)
         objective = torch.zeros((), dtype=torch.float64)
         for value, credit in zip([embedded, *branches], credits, strict=True):
-            objective = objective + (value * (credit / scales(credit, credit_norm)).detach()).sum() / SAMPLES
+            objective = objective + (value * (credit / credit_rms(credit, credit_norm)).detach()).sum() / SAMPLES
         objective = objective + penalty * sum(branch.square().sum() / SAMPLES for branch in branches)
         return dict(zip(learned, torch.autograd.grad(objective, list(learned.values())), strict=True))
 
@@ -327,9 +335,9 @@ def test_blocks_that_couple_samples():
 def test_rms_norm_is_per_sample_and_over_features():
     credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
     rms = 12.5**0.5
-    assert scales(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
-    assert (credit / scales(credit, "rms"))[1].tolist() == [0.0, 0.0]
-    assert scales(credit, "none") == 1
+    assert credit_rms(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
+    assert (credit / credit_rms(credit, "rms"))[1].tolist() == [0.0, 0.0]
+    assert credit_rms(credit, "none") == 1
 
 
 @pytest.mark.parametrize("count", [1, 6, 128])
@@ -339,18 +347,18 @@ def test_eps_acts_where_the_source_holds_its_credit(credit_scale, held, count):
     credit = torch.randn(count, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e-5
     published = credit / held(count)
     expected = published / (published.square().mean(dim=1, keepdim=True).sqrt() + 1e-6) / count
-    (found,) = normalised([credit], "rms", count, norm_eps(credit_scale, count))
+    (found,) = normalised_credits([credit], "rms", count, norm_eps(credit_scale, count))
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
 
 
 def test_without_a_norm_there_is_no_eps():
     credit = torch.tensor([[3e-6, 4e-6]])
-    assert torch.equal(normalised([credit], "none", 1, norm_eps("mean", 128))[0], credit)
+    assert torch.equal(normalised_credits([credit], "none", 1, norm_eps("mean", 128))[0], credit)
 
 
 def test_rms_norm_of_a_map_is_over_all_its_entries():
     credit = torch.full((2, 3, 4, 5), 7.0)
-    torch.testing.assert_close(credit / scales(credit, "rms"), torch.ones(2, 3, 4, 5))
+    torch.testing.assert_close(credit / credit_rms(credit, "rms"), torch.ones(2, 3, 4, 5))
 
 
 @pytest.mark.parametrize("kind", ["rms", "none"])
@@ -358,10 +366,10 @@ def test_rms_norm_of_a_map_is_over_all_its_entries():
 def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
     draw = torch.Generator().manual_seed(0)
     credits = [torch.randn(shape, generator=draw) for shape in shapes]
-    found = normalised(credits, kind, 6)
+    found = normalised_credits(credits, kind, 6)
     assert len(found) == len(credits)
     for one, credit in zip(found, credits, strict=True):
-        assert torch.equal(one, credit / (scales(credit, kind) * 6))
+        assert torch.equal(one, credit / (credit_rms(credit, kind) * 6))
 
 
 @pytest.mark.parametrize("width", [10, 16, 33, 256])
@@ -369,5 +377,5 @@ def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
     draw = torch.Generator().manual_seed(0)
     credits = [torch.randn(width, 6, generator=draw).T, torch.randn(6, width, generator=draw)]
     credits.append(torch.randn(6, width + 3, generator=draw)[:, :width])  # as a narrower site's rows of a bridge lie
-    for one, credit in zip(normalised(credits, "rms", 6), credits, strict=True):
-        assert torch.equal(one, credit / (scales(credit, "rms") * 6))
+    for one, credit in zip(normalised_credits(credits, "rms", 6), credits, strict=True):
+        assert torch.equal(one, credit / (credit_rms(credit, "rms") * 6))

@@ -14,7 +14,7 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.protocol.rules import load_edition
 from fa_registry.seeding import generator
 from fa_registry.training.measuring import measure
-from fa_registry.training.task import EVAL_SAMPLES, build_network, check_room, eval_digest, network_shape, prepare
+from fa_registry.training.task import EVAL_SAMPLES, build_network, build_task, check_room, eval_digest, network_shape
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
@@ -123,22 +123,22 @@ def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp
     monkeypatch.setattr(loader, "load", lambda *given: heard.append(given) or loader.digits.load(given[0]))
     spec = tiny_spec(seed=SEED)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
-    prepare(spec, torch.device("cpu"), tmp_path)
+    build_task(spec, torch.device("cpu"), tmp_path)
     assert heard == [(torch.device("cpu"), tmp_path, SEED)]
 
 
 def test_runs_share_what_is_the_same_for_every_seed_and_the_same_root(tmp_path, monkeypatch):
-    first, again = (prepare(tiny_spec(seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    first, again = (build_task(tiny_spec(seed=seed), CPU).splits for seed in (SEED, SEED + 1))
     assert again is first
-    assert prepare(tiny_spec(), CPU, tmp_path).splits is not first
-    here = prepare(tiny_spec(), CPU).splits
+    assert build_task(tiny_spec(), CPU, tmp_path).splits is not first
+    here = build_task(tiny_spec(), CPU).splits
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path))
-    assert prepare(tiny_spec(), CPU).splits is not here
+    assert build_task(tiny_spec(), CPU).splits is not here
 
 
 def test_a_set_that_belongs_to_a_run_is_its_own():
     spec = dataclasses.replace(tiny_spec(), dataset="random_targets:digits")
-    first, other = (prepare(dataclasses.replace(spec, seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    first, other = (build_task(dataclasses.replace(spec, seed=seed), CPU).splits for seed in (SEED, SEED + 1))
     assert not torch.equal(first.train_labels, other.train_labels)
 
 
@@ -165,7 +165,7 @@ def test_labels_that_cannot_be_measured_on_are_refused_before_training(monkeypat
     relabelled = Relabelled(change)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: relabelled)
     with pytest.raises(InvalidFields) as refused:
-        prepare(spec, torch.device("cpu"))
+        build_task(spec, torch.device("cpu"))
     assert list(refused.value.problems) == messages
 
 

@@ -13,7 +13,7 @@ from fa_registry.training.controls import train_mode
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import StepSums
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_task
 
@@ -145,7 +145,7 @@ def test_a_step_of_every_pair_leaves_its_numbers_where_they_are(architecture, me
     dataset = "lq" if architecture == "linear_lq" else "digits"
     options = SMALL.get(architecture, {})
     spec = {"method": method, "architecture": architecture, "dataset": dataset, "seed": 1, "epochs": 1}
-    task = prepare(parse_spec({**spec, "architecture_options": options, "penalty": 0.01}), torch.device("cpu"))
+    task = build_task(parse_spec({**spec, "architecture_options": options, "penalty": 0.01}), torch.device("cpu"))
     trainer = Trainer(task)
     train_mode(task.network)
     with Unread() as watch:

@@ -19,11 +19,11 @@ from fa_registry.records import Measurements
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.bench import NO_INITIAL
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import NOT_GIVEN
+from fa_registry.training.probe_context import NO_INITIAL
 from fa_registry.workflows.adopt import run_adopt
-from fa_registry.workflows.evidence import gather
+from fa_registry.workflows.remeasure import remeasure_run
 from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures, moved_off_start
 from tests.helpers.small import SEED, tiny_task
 from tests.workflows.adoption import SPEC, artifact, measured, stored
@@ -145,7 +145,7 @@ def test_the_audit_judges_it_by_the_frozen_accuracy_it_came_with(registry, adopt
 @pytest.mark.parametrize("edition", ["2026-04", "2026-11"])
 def test_no_rule_of_another_edition_breaks_on_it(adopt, elsewhere, edition):
     tracker = MlflowTracker()
-    record, _ = gather(tracker, tracker.get(adopt(elsewhere.weights, "--frozen-accuracy", "0.05")[0]))
+    record, _ = remeasure_run(tracker, tracker.get(adopt(elsewhere.weights, "--frozen-accuracy", "0.05")[0]))
     findings = judge(record, None, load_edition(edition)).findings
     assert "error" not in {finding.outcome for finding in findings}
     depth = next(finding for finding in findings if finding.rule in ("d", "D3"))

@@ -10,7 +10,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.at_work import Watcher, is_anybody_at_work
+from fa_registry.workflows.run_status import StatusPoller, is_anybody_at_work
 from tests.workflows.conftest import call
 
 
@@ -37,11 +37,11 @@ def clock():
 def test_speed_and_time_left_are_of_what_was_seen(tracker, clock):
     run_id = begin(tracker, **{schema.first_fire_tag("D1"): "2", schema.TAG_FIRST_FIRE_BY: "2026-05"})
     tracker.log(run_id, [Point("h_L", 12.5, 3), Point("accuracy/test", 0.5, 3)])
-    watching = Watcher(tracker, clock=clock)
-    watching.look()
+    watching = StatusPoller(tracker, clock=clock)
+    watching.poll()
     clock.passes(4)
     tracker.log(run_id, tags={schema.TAG_EPOCH: "5 of 10"})
-    (row,) = watching.look()
+    (row,) = watching.poll()
     assert (row.epoch, row.epochs, row.rate, row.left) == (5, 10, 0.5, 10.0)
     assert (row.h_L, row.accuracy, row.g_L, row.fired) == (12.5, 0.5, None, {"D1": "2"})
 
@@ -52,30 +52,30 @@ def test_speed_and_time_left_are_of_what_was_seen(tracker, clock):
 def test_epochs_before_it_was_resumed_took_none_of_its_time(tracker, resumed, rate):
     run_id = begin(tracker, **resumed)
     began = tracker.get(run_id).started / 1000
-    (row,) = Watcher(tracker, clock=lambda: began + 10).look()
+    (row,) = StatusPoller(tracker, clock=lambda: began + 10).poll()
     assert row.rate == pytest.approx(rate) and row.left == pytest.approx(7 / rate)
 
 
 @pytest.mark.parametrize("written", ["", "soon", "3 of 99999999", "-1 of 4", "9 of 4 of 2"])
 def test_a_tag_that_says_nothing_is_no_epoch(tracker, clock, written):
     begin(tracker, written)
-    (row,) = Watcher(tracker, clock=clock).look()
+    (row,) = StatusPoller(tracker, clock=clock).poll()
     assert row.epoch is None and row.left is None
 
 
 def test_a_loop_of_open_end_has_no_time_left(tracker, clock):
     begin(tracker, "3 of ?")
-    (row,) = Watcher(tracker, clock=clock).look()
+    (row,) = StatusPoller(tracker, clock=clock).poll()
     assert row.epoch == 3 and row.epochs is None and row.left is None
 
 
 def test_a_run_that_gives_no_sign_is_seen_to_be_silent(tracker, clock):
     begin(tracker, **{schema.TAG_SIGN: "1 of 120 s"})
-    watching = Watcher(tracker, clock=clock)
+    watching = StatusPoller(tracker, clock=clock)
     watching.signs._clock = clock
-    watching.look()
+    watching.poll()
     clock.passes(10)
-    (row,) = watching.look()
+    (row,) = watching.poll()
     assert row.silent == 10
 
 
@@ -106,7 +106,7 @@ def test_a_store_that_is_not_there_is_not_made(workplace):
 
 def test_it_goes_on_until_nobody_is_at_work(tracker, clock):
     run_id = begin(tracker)
-    watching = Watcher(tracker, clock=clock)
-    assert is_anybody_at_work(watching.look())
+    watching = StatusPoller(tracker, clock=clock)
+    assert is_anybody_at_work(watching.poll())
     tracker.finish(run_id, "KILLED")
-    assert not is_anybody_at_work(watching.look())
+    assert not is_anybody_at_work(watching.poll())

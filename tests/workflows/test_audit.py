@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import diagnostics, jsonio, owners, shelf
-from fa_registry.catalog import Location
+from fa_registry import diagnostics, disk_spill, jsonio, process_ownership
 from fa_registry.cli import main
 from fa_registry.diagnostics import CATALOG
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.errors import StoreError
 from fa_registry.methods import CATALOG as METHODS
+from fa_registry.plugin_registry import Location
 from fa_registry.records import Reading, RunRecord
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import NO_FEEDBACK
-from fa_registry.workflows import evidence
-from fa_registry.workflows.requests import Chosen
-from fa_registry.workflows.selection import select
+from fa_registry.workflows import remeasure
+from fa_registry.workflows.options import RunSelector
+from fa_registry.workflows.selection import select_runs
 from tests.builders import verdict_tag
 
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
@@ -58,10 +58,12 @@ def test_runs_that_lie_in_a_file_give_the_same_pages(trained, monkeypatch, trust
     """Of many runs an audit holds the names, and the pages must not show it."""
     editions = ("--editions", "2026-11,2026-04", *trusted)
     code, _ = audited(trained, *editions, "--out", "held")
-    monkeypatch.setattr(shelf, "AS_THEY_ARE", 0)
+    monkeypatch.setattr(disk_spill, "AS_THEY_ARE", 0)
     laid = []
     monkeypatch.setattr(
-        shelf.Shelf, "lay", lambda self, record, lay=shelf.Shelf.lay: laid.append(type(record)) or lay(self, record)
+        disk_spill.SpillFile,
+        "lay",
+        lambda self, record, lay=disk_spill.SpillFile.spill: laid.append(type(record)) or lay(self, record),
     )
     assert audited(trained, *editions, "--out", "laid")[0] == code
     assert {kind.__name__ for kind in laid} == {"StoredRun", "RunRecord", "RunAudit", "Judgement"}
@@ -167,7 +169,9 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(tra
 
 def test_a_half_written_run_is_refused_visibly(trained):
     run_id = run_of("dfa").run_id
-    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: "running", schema.TAG_PROCESS: owners.process_tag()})
+    MlflowTracker().log(
+        run_id, tags={schema.TAG_STATUS: "running", schema.TAG_PROCESS: process_ownership.process_tag()}
+    )
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
     code, result = audited(trained)
     assert code == 3
@@ -233,7 +237,7 @@ def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, me
 def test_asking_for_an_unknown_experiment_creates_none(registry):
     registry("audit", "--experiment", "nowhere")
     with pytest.raises(StoreError, match="known: Default$"):
-        select(MlflowTracker(), Chosen(experiment="nowhere"))
+        select_runs(MlflowTracker(), RunSelector(experiment="nowhere"))
 
 
 def test_exit_zero_is_for_notebooks(trained):
@@ -257,7 +261,7 @@ def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monk
     def broken(*arguments, **named):
         raise RuntimeError("the machine is on fire <b>")
 
-    monkeypatch.setattr("fa_registry.workflows.training.training", broken)
+    monkeypatch.setattr("fa_registry.workflows.training.train_epochs", broken)
     assert trained("train", "--method", "dfa", "--seed", "5", "--epochs", "1", "--device", "cpu").exit_code == 1
     result = trained("audit", "--experiment", "fa_registry", "--json")
     assert result.exit_code == 3
@@ -327,13 +331,13 @@ MOODY = Moody()
 @pytest.fixture
 def moody(monkeypatch, measured_each_time):
     """The catalog of diagnostics with one more plugin, which knows whose run is being measured again."""
-    genuine = evidence.remeasure
+    genuine = remeasure.remeasure
 
-    def remeasure(task, *arguments):
+    def remembering(task, *arguments):
         monkeypatch.setattr(Moody, "measuring", task.spec.method_label)
         return genuine(task, *arguments)
 
-    monkeypatch.setattr(evidence, "remeasure", remeasure)
+    monkeypatch.setattr(remeasure, "remeasure", remembering)
     location = Location(__name__, "MOODY", __file__)
     monkeypatch.setitem(vars(CATALOG), "_locations", {**CATALOG._locations, "moody": location})
     assert CATALOG.get("moody") is MOODY
@@ -342,14 +346,14 @@ def moody(monkeypatch, measured_each_time):
 def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_others_are_judged(
     trained, workplace, monkeypatch
 ):
-    genuine, broken = evidence.gather, run_of("fa").run_id
+    genuine, broken = remeasure.remeasure_run, run_of("fa").run_id
 
     def gather(tracker, run, *more):
         if run.run_id == broken:
             raise RuntimeError("the disk is <on> fire")
         return genuine(tracker, run, *more)
 
-    monkeypatch.setattr(evidence, "gather", gather)
+    monkeypatch.setattr(remeasure, "remeasure_run", gather)
     code, result = audited(trained)
     report = result["report"]
     (excluded,) = report["excluded"]
@@ -435,7 +439,7 @@ def test_a_worker_that_dies_is_the_reason_of_its_runs(trained, monkeypatch):
         for index in range(1, len(jobs)):
             tell(JobEvent(index, "done", work(jobs[index], stop, lambda news: None)))
 
-    monkeypatch.setattr(evidence, "run_jobs", dying)
+    monkeypatch.setattr(remeasure, "run_jobs", dying)
     code, result = audited(trained, "--jobs", "2")
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and len(result["report"]["runs"]) == 3 and "BrokenProcessPool" in excluded["failure"]
@@ -447,7 +451,7 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
         for index in range(1, len(jobs)):
             tell(JobEvent(index, "stopped"))
 
-    monkeypatch.setattr(evidence, "run_jobs", stopped)
+    monkeypatch.setattr(remeasure, "run_jobs", stopped)
     result = trained(*AUDIT, "--jobs", "2")
     assert result.exit_code == 130 and "stopped while runs were measured again" in result.stderr
     assert not (workplace / "reports").exists()

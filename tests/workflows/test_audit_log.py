@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import jsonio, owners, resources
+from fa_registry import bundled_files, jsonio, process_ownership
 from fa_registry.cli import main
 from fa_registry.errors import StoreError
 from fa_registry.jsonio import file_digest
@@ -15,13 +15,13 @@ from fa_registry.records import AuditReport
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.pages import check_audit_pages
+from fa_registry.tracking.page_digests import check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows import audit as workflow
-from fa_registry.workflows import evidence
+from fa_registry.workflows import remeasure
 from fa_registry.workflows.audit import RULE, study_reference
+from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.reports import recorded_report
-from fa_registry.workflows.requests import Chosen
 from tests.builders import verdict_tag
 from tests.workflows.test_audit import AUDIT, audited, run_of, spoil
 
@@ -172,7 +172,11 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(trustin
 def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, told):
     """Whoever trains it writes its tags and its note."""
     run_id = run_of("fa").run_id
-    at_work = {schema.TAG_STATUS: status, schema.TAG_NOTE: "at work", schema.TAG_PROCESS: owners.process_tag()}
+    at_work = {
+        schema.TAG_STATUS: status,
+        schema.TAG_NOTE: "at work",
+        schema.TAG_PROCESS: process_ownership.process_tag(),
+    }
     MlflowTracker().log(run_id, tags=at_work)
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # a run at work has sealed nothing
     trusting_audit()
@@ -215,13 +219,13 @@ def tags(method="dfa"):
 
 
 def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, monkeypatch, measured_each_time):
-    measured, genuine = [], evidence.remeasure
+    measured, genuine = [], remeasure.remeasure
 
     def count(task, *arguments):
         measured.append(task.spec.identity)
         return genuine(task, *arguments)
 
-    monkeypatch.setattr(evidence, "remeasure", count)
+    monkeypatch.setattr(remeasure, "remeasure", count)
     code, result = audited(trained, "--editions", SEVERAL)
     report = result["report"]
     assert len(measured) == len(set(measured)) == 4
@@ -353,7 +357,7 @@ def test_a_waivers_file_may_lie_elsewhere(trained, workplace):
 
 
 def test_mlflow_run_hands_several_editions_on():
-    text = (resources.templates().parent / "MLproject").read_text()
+    text = (bundled_files.templates().parent / "MLproject").read_text()
     assert 'editions: {type: string, default: ""}' in text and "--editions {editions}" in text
 
 
@@ -434,7 +438,7 @@ def test_a_wrong_reference_is_refused_before_anything_is_opened(workplace, regis
 
 def test_no_study_and_an_unknown_one_have_no_reference():
     problems: list[str] = []
-    assert study_reference(Chosen(), problems) is study_reference(Chosen("nobody's"), problems) is None
+    assert study_reference(RunSelector(), problems) is study_reference(RunSelector("nobody's"), problems) is None
     assert problems == []
 
 
@@ -464,7 +468,7 @@ def test_two_audits_into_one_folder_store_their_own_pages_each(trained, monkeypa
 def test_an_audit_gives_a_heartbeat(trusting_audit):
     """Else nobody could tell later that its machine is gone."""
     (audit,) = [MlflowTracker().get(trusting_audit()["audit_run_id"])]
-    assert audit.tags[schema.TAG_SIGN] == f"0 of {owners.LEASE} s"
+    assert audit.tags[schema.TAG_SIGN] == f"0 of {process_ownership.LEASE} s"
 
 
 def test_the_pages_reach_their_folder_where_the_store_takes_none(trained, monkeypatch, workplace):

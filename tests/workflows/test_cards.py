@@ -9,7 +9,7 @@ import torch
 
 from fa_registry.training import devices
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import evidence
+from fa_registry.workflows import remeasure
 from tests.workflows.conftest import TRAIN
 
 SECOND = ("--device", "cuda:1")
@@ -28,7 +28,7 @@ def current(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", device)
     monkeypatch.setattr(devices, "resolve", lambda name: "cpu")
-    monkeypatch.setattr(evidence, "resolve", lambda name: "cpu")
+    monkeypatch.setattr(remeasure, "resolve", lambda name: "cpu")
     return now
 
 
@@ -54,8 +54,8 @@ def test_training_takes_the_card_that_was_named(registry, trained_on, current, i
 
 def test_measuring_takes_the_card_that_was_named(measured_each_time, trained, current, monkeypatch):
     seen: list[int] = []
-    genuine = evidence.remeasure
-    monkeypatch.setattr(evidence, "remeasure", lambda *told: seen.append(current[0]) or genuine(*told))
+    genuine = remeasure.remeasure
+    monkeypatch.setattr(remeasure, "remeasure", lambda *told: seen.append(current[0]) or genuine(*told))
     for verb in (
         ("audit", "--study", "tiny", "--exit-zero"),
         ("verify", "--study", "tiny"),

@@ -11,12 +11,15 @@ import threading
 import pytest
 
 from fa_registry.errors import StoreError
-from fa_registry.studies.executors.base import Room
+from fa_registry.studies.executors.base import Capacity
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.clusters import asked_resources, check_reach
-from fa_registry.workflows.requests import Cluster
+from fa_registry.workflows.cluster_options import asked_resources, check_reach
+from fa_registry.workflows.options import Cluster
 
-HERE, OTHERS = Room(machines=frozenset([platform.node()])), Room(machines=frozenset(["a", "b", platform.node()]))
+HERE, OTHERS = (
+    Capacity(machines=frozenset([platform.node()])),
+    Capacity(machines=frozenset(["a", "b", platform.node()])),
+)
 
 
 def asked(executor: str, device: str = "cpu", **typed):
@@ -103,7 +106,7 @@ def test_submitit_knows_slurm_and_this_machine(monkeypatch, tmp_path):
 
 def test_an_sqlite_store_is_for_the_machine_that_it_lies_on(tmp_path):
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    check_reach(store, Room())
+    check_reach(store, Capacity())
     check_reach(store, HERE)
     with pytest.raises(StoreError, match="jobs would run on other machines, a, b. An sqlite file is for one machine"):
         check_reach(store, OTHERS)
@@ -114,7 +117,7 @@ def test_an_sqlite_store_is_for_the_machine_that_it_lies_on(tmp_path):
     "store", ["http://ann:s3cret@registry:5000", "postgresql://ann:s3cret@db/x", "postgresql://db/x?password=s3cret"]
 )
 def test_a_password_in_the_address_is_not_handed_on(store):
-    check_reach(store, Room())
+    check_reach(store, Capacity())
     for room in (HERE, OTHERS):
         with pytest.raises(StoreError) as refused:
             check_reach(store, room)

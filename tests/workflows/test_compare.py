@@ -18,12 +18,12 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.compare import (
     Operand,
     _concerns,
-    a_run_of_each,
     check_unambiguous,
-    columns,
-    in_setting,
+    comparison_columns,
+    example_runs,
+    filter_by_setting,
     needed,
-    operands,
+    parse_operands,
 )
 from fa_registry.workflows.selection import never_trained
 from fa_registry.workflows.stores import UI
@@ -136,13 +136,13 @@ def ids(runs):
 
 
 def test_a_method_is_all_its_runs_and_a_run_the_one_that_begins_so():
-    dfa, run = operands(["dfa", "cccc2"], POOL)
+    dfa, run = parse_operands(["dfa", "cccc2"], POOL)
     assert (ids(dfa.runs), dfa.is_run) == (["aaaa1", "aaaa2"], False)
     assert (ids(run.runs), run.is_run, run.label) == (["cccc2"], True, "bp")
 
 
 def test_a_method_whose_name_is_hexadecimal_is_a_method():
-    (found, _) = operands(["dfa", "bp"], (*POOL, stored("dfa0", "fa")))
+    (found, _) = parse_operands(["dfa", "bp"], (*POOL, stored("dfa0", "fa")))
     assert not found.is_run
 
 
@@ -160,41 +160,50 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
 )
 def test_what_cannot_be_compared_is_said(texts, words):
     with pytest.raises(InvalidFields, match=words):
-        operands(texts, POOL)
+        parse_operands(texts, POOL)
 
 
 def test_all_problems_are_named_at_once():
     with pytest.raises(InvalidFields, match="(?s)compare: 2 problems.*xx: .*yy: "):
-        operands(["xx", "yy"], POOL)
+        parse_operands(["xx", "yy"], POOL)
 
 
 def test_what_is_read_are_the_runs_their_seeds_and_frozen_controls():
-    assert ids(needed(operands(["aaaa1", "bbbb1"], POOL), POOL)) == ["aaaa1", "aaaa2", "bbbb1", "dddd1"]
-    assert ids(needed(operands(["dfa", "bp"], POOL), POOL)) == ["aaaa1", "aaaa2", "cccc1", "cccc2", "dddd1", "dddd2"]
+    assert ids(needed(parse_operands(["aaaa1", "bbbb1"], POOL), POOL)) == ["aaaa1", "aaaa2", "bbbb1", "dddd1"]
+    assert ids(needed(parse_operands(["dfa", "bp"], POOL), POOL)) == [
+        "aaaa1",
+        "aaaa2",
+        "cccc1",
+        "cccc2",
+        "dddd1",
+        "dddd2",
+    ]
 
 
 def test_one_shared_setting_is_unambiguous_and_several_are_listed():
-    check_unambiguous(operands(["dfa", "bp"], POOL))
+    check_unambiguous(parse_operands(["dfa", "bp"], POOL))
     check_unambiguous(
-        operands(["dfa", "cccc2"], POOL)
+        parse_operands(["dfa", "cccc2"], POOL)
     )  # in two settings, one each: compared, and said not to be comparable
     with pytest.raises(UsageError, match=r"(?s)bp, frozen ran in several settings.*all of them ran.*- one\n  - two"):
-        check_unambiguous(operands(["bp", "frozen"], POOL))
+        check_unambiguous(parse_operands(["bp", "frozen"], POOL))
     with pytest.raises(UsageError, match="none has them all"):
-        check_unambiguous(operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three"))))
+        check_unambiguous(
+            parse_operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three")))
+        )
 
 
 def test_a_setting_is_chosen_by_words_of_its_name():
-    assert ids(in_setting(POOL, "tw")) == ["cccc2", "dddd2"]
+    assert ids(filter_by_setting(POOL, "tw")) == ["cccc2", "dddd2"]
     with pytest.raises(UsageError, match=r"unknown setting 'tow' \(did you mean 'two'\?\); known: one, two"):
-        in_setting(POOL, "tow")
+        filter_by_setting(POOL, "tow")
 
 
 def test_a_single_run_is_a_column_with_its_own_verdict():
     report = scenes.full_report()
     run = next(run for run in report.runs if run.record.spec.method == "dfa")
     pool = [stored(run.record.run_id, run.record.spec.method_label) for run in report.runs]
-    alone, fa = columns(report, operands([run.record.run_id[:9], "fa"], pool))
+    alone, fa = comparison_columns(report, parse_operands([run.record.run_id[:9], "fa"], pool))
     assert (alone.runs, alone.verdict) == ((run,), run.verdict)
     assert group_label(alone) == f"dfa s{run.record.spec.seed} {run.record.run_id[:8]}"
     assert fa.method == "fa" and len(fa.runs) > 1
@@ -206,9 +215,9 @@ def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
     first, second, *_ = fa.runs
     late = dataclasses.replace(fa, runs=(second, first))
     ids_of = {run.record.spec.seed: run.record.run_id for run in dfa.runs}
-    assert a_run_of_each([late, dfa]) == [second.record.run_id, ids_of[second.record.spec.seed]]
+    assert example_runs([late, dfa]) == [second.record.run_id, ids_of[second.record.spec.seed]]
     lonely = [dataclasses.replace(group, runs=group.runs[at : at + 1]) for at, group in enumerate((dfa, fa))]
-    assert a_run_of_each(lonely) == [dfa.runs[0].record.run_id, second.record.run_id]
+    assert example_runs(lonely) == [dfa.runs[0].record.run_id, second.record.run_id]
 
 
 def test_a_method_of_which_no_run_can_be_judged_is_said_with_the_reason():
@@ -218,4 +227,4 @@ def test_a_method_of_which_no_run_can_be_judged_is_said_with_the_reason():
     broken = StoredRun("f" * 32, "drtp", "e", "FINISHED", 0, broken.tags)
     pool = [broken, *(stored(run.record.run_id, run.record.spec.method_label) for run in report.runs)]
     with pytest.raises(InvalidFields, match="drtp: still running: last epoch 3 of 30"):
-        columns(report, operands(["drtp", "bp"], pool))
+        comparison_columns(report, parse_operands(["drtp", "bp"], pool))

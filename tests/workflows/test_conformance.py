@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import catalog
+from fa_registry import plugin_registry
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.workflows import conformance
 from fa_registry.workflows.stores import registry_folder
@@ -21,8 +21,8 @@ def stated(tmp_path, tmp_path_factory, monkeypatch):
 
     def call(end):
         conformance._tested.cache_clear()
-        monkeypatch.setattr(conformance, "apart", lambda suite, seconds: end)
-        sealed = conformance.stated_conformance(spec(method=NAME), store)
+        monkeypatch.setattr(conformance, "run_in_subprocess", lambda suite, seconds: end)
+        sealed = conformance.cached_conformance(spec(method=NAME), store)
         return sealed, list((registry_folder(store) / "conformance").glob("*.json"))
 
     with installed(tmp_path_factory.mktemp("package")):
@@ -40,14 +40,16 @@ def test_a_suite_whose_process_was_killed_has_measured_nothing(stated):
 def test_another_suite_measures_again(stated, monkeypatch):
     """By its source: a release's number stays the same while it is worked on."""
     stated(JobEvent(0, "done", ()))
-    genuine = catalog._source_files
+    genuine = plugin_registry._source_files
     edited = {"fa_registry": [("testing/edited.py", Path(__file__))]}
     monkeypatch.setattr(
-        catalog, "_source_files", lambda module, all_files=False: edited.get(module) or genuine(module, all_files)
+        plugin_registry,
+        "_source_files",
+        lambda module, all_files=False: edited.get(module) or genuine(module, all_files),
     )
-    catalog.source_digest.cache_clear()
+    plugin_registry.source_digest.cache_clear()
     assert len(stated(JobEvent(0, "done", ()))[1]) == 2
-    catalog.source_digest.cache_clear()
+    plugin_registry.source_digest.cache_clear()
 
 
 def test_a_method_that_ends_the_suite_fails(stated):

@@ -14,7 +14,7 @@ from fa_registry.workflows.editions import (
     signature,
     study_edition,
 )
-from fa_registry.workflows.requests import Chosen, Terms
+from fa_registry.workflows.options import JudgingOptions, RunSelector
 
 
 def names(own="", edition="", editions=(), thresholds=None):
@@ -67,13 +67,13 @@ def test_what_cannot_be_meant_is_named(arguments, problem):
 
 def judged_by(**terms):
     problems = []
-    return [one.name for one in checked_terms(Chosen(), Terms(**terms), problems)], problems
+    return [one.name for one in checked_terms(RunSelector(), JudgingOptions(**terms), problems)], problems
 
 
 def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
     assert judged_by(strict=True) == (["2026-05:strict"], [])
     assert judged_by() == judged_by(strict=False) == ([DEFAULT_EDITION], [])
-    (edition,) = checked_terms(Chosen(), Terms(thresholds={"D1": 7}, strict=True), [])
+    (edition,) = checked_terms(RunSelector(), JudgingOptions(thresholds={"D1": 7}, strict=True), [])
     assert (edition.strict, dict(edition.overrides)) == (True, {"D1.threshold": 7.0})
 
 

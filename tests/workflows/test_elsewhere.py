@@ -15,14 +15,14 @@ import requests
 import fa_registry.workflows.study  # noqa: F401 - loaded first by a verb, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
-from fa_registry.tracking.claim import HELD, Signs, sign
+from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.refusals import Refusal
-from fa_registry.training.loop import in_one_go
-from fa_registry.workflows import elsewhere, training
-from fa_registry.workflows.requests import Chosen
+from fa_registry.tracking.store_errors import StoreRefusal
+from fa_registry.training.loop import run_to_completion
+from fa_registry.workflows import coordination, training
+from fa_registry.workflows.api import overrides
+from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import TrainingJob
-from fa_registry.workflows.verbs import overrides
 from tests.workflows.conftest import TRAIN
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -37,7 +37,7 @@ def tracker(registry, workplace):
 
 def held(tracker, process=FAR, lease=10):
     """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
-    spec = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs[0]
+    spec = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs[0]
     tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
     return tracker.create("held", {**tags, **sign(0, lease)}, schema.params(spec)), spec.identity
 
@@ -45,7 +45,7 @@ def held(tracker, process=FAR, lease=10):
 def meanwhile(monkeypatch, happens):
     """What others do each time that this process waits for them."""
     clock = SimpleNamespace(sleep=lambda seconds: happens(), monotonic=time.monotonic)
-    monkeypatch.setattr(elsewhere, "time", clock)
+    monkeypatch.setattr(coordination, "time", clock)
 
 
 def attempts(tracker, identity):
@@ -72,7 +72,9 @@ def test_it_takes_over_what_gives_no_sign_for_its_lease(registry, tracker, monke
     run_id, identity = held(tracker)
     meanwhile(monkeypatch, lambda: None)
     clock = iter(range(0, 10**6, 4))  # seconds pass with every look
-    monkeypatch.setattr("fa_registry.workflows.study.Signs", lambda: elsewhere.Signs(lambda: next(clock)))
+    monkeypatch.setattr(
+        "fa_registry.workflows.study.HeartbeatMonitor", lambda: coordination.HeartbeatMonitor(lambda: next(clock))
+    )
     result = registry(*STUDY, "--json")
     assert result.exit_code == 0 and len(json.loads(result.stdout)["trained"]) == 4, result.output
     assert tracker.get(run_id).state == "KILLED" and tracker.get(run_id).tags[schema.TAG_STATUS] == "failed"
@@ -131,25 +133,25 @@ def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry
         assert (
             f"study tiny was stopped by a person: run {run.run_id}" in result.output and "fa.stop=yes" in result.output
         )
-    tracker.untag(run.run_id, [schema.TAG_STOP])
+    tracker.remove_tags(run.run_id, [schema.TAG_STOP])
     assert registry(*STUDY).exit_code == 0
 
 
 def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(registry, tracker, monkeypatch):
-    monkeypatch.setattr(elsewhere, "STOP_LOOKS", 0)
+    monkeypatch.setattr(coordination, "STOP_LOOKS", 0)
     looked = threading.Event()
-    asked = elsewhere.stopped_by_tag
+    asked = coordination.stopped_by_tag
 
     def stopped(tracker, study):
         words = asked(tracker, study) or ("stopped" if looked.is_set() else "")
         looked.set()  # the second look, between two epochs of the first run, finds the tag
         return words
 
-    monkeypatch.setattr(elsewhere, "stopped_by_tag", stopped)
+    monkeypatch.setattr(coordination, "stopped_by_tag", stopped)
     result = registry(*STUDY)
     assert result.exit_code == 130, result.output
     assert "RUNNING" not in {run.state for run in tracker.search({})}
-    monkeypatch.setattr(elsewhere, "stopped_by_tag", asked)
+    monkeypatch.setattr(coordination, "stopped_by_tag", asked)
     assert registry(*STUDY).exit_code == 0
 
 
@@ -170,7 +172,7 @@ def elsewhere_row(result) -> str:
 def test_doctor_closes_what_a_lost_machine_left_and_nothing_that_lives(registry, tracker, monkeypatch):
     (lost, _), (alive, _) = held(tracker), held(tracker)
     looks = []
-    monkeypatch.setattr(elsewhere, "Signs", partial(Signs, clock=lambda: 4.0 * len(looks)))
+    monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: 4.0 * len(looks)))
 
     def one_lives():
         looks.append(1)
@@ -193,7 +195,7 @@ def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry,
     """A search a specification and worker would be the most that a server of many workers is asked."""
     assert registry(*STUDY).exit_code == 0
     specs, asked, genuine = (
-        Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs,
+        RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs,
         [],
         MlflowTracker.search,
     )
@@ -202,12 +204,15 @@ def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry,
         asked.append(tags)
         return genuine(self, tags, *arguments, **named)
 
-    monkeypatch.setattr(elsewhere, "MISSES", 2)
+    monkeypatch.setattr(coordination, "MISSES", 2)
     monkeypatch.setattr(MlflowTracker, "search", search)
     training._opened.cache_clear()
     for spec in [*specs, specs[-1]]:  # and who comes back for one asks the store, which may have lost it
         job = TrainingJob(spec, tracker.uri, study="tiny")
-        assert in_one_go(training.training_steps(job, lambda: False, lambda told: None)).status == training.ELSEWHERE
+        assert (
+            run_to_completion(training.training_steps(job, lambda: False, lambda told: None)).status
+            == training.ELSEWHERE
+        )
     assert [list(tags) for tags in asked] == [
         *([schema.TAG_SPEC],) * 2,
         [schema.TAG_KIND, schema.TAG_STUDY],
@@ -219,11 +224,11 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
     """Its process may have died since."""
     run_id, identity = held(tracker)
     tracker.log(run_id, tags={schema.TAG_STUDY: "tiny", schema.TAG_KIND: "run"})
-    overview = elsewhere.Overview(tracker, "tiny")
-    for _ in range(elsewhere.MISSES):
-        overview.tell(free=False)
+    overview = coordination.StudySnapshot(tracker, "tiny")
+    for _ in range(coordination.MISSES):
+        overview.record_outcome(free=False)
     (seen,) = overview.attempts(identity)
-    (spec, *_) = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (spec, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
     assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
 
@@ -233,7 +238,7 @@ def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_befo
 ):
     """The look before a run is made is for the one that others have: alone, it would be a request a run for nothing."""
     run_id, identity = held(tracker)
-    (taken, free, *_) = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (taken, free, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
     happened, search, create = [], MlflowTracker.search, MlflowTracker.create
 
     def noted(what, genuine):
@@ -246,7 +251,7 @@ def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_befo
     def train(spec):
         happened.clear()
         job = TrainingJob(spec, tracker.uri)  # of no study: nobody looks for its tag
-        return in_one_go(training.training_steps(job, lambda: False, lambda told: None)).status, list(happened)
+        return run_to_completion(training.training_steps(job, lambda: False, lambda told: None)).status, list(happened)
 
     assert taken.identity == identity
     assert train(free) == ("complete", ["make", "look"])
@@ -262,15 +267,15 @@ def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, mo
     other, identity = held(tracker)
     (mine, _), looks = held(tracker), training._Attempts(tracker, identity)
     looks.mine = mine
-    assert {run.run_id for run in looks.look()} == {mine, other} and closed == [other]
+    assert {run.run_id for run in looks.refresh()} == {mine, other} and closed == [other]
 
 
 def test_a_server_that_does_not_answer_stops_no_study(tracker, monkeypatch):
     def away(self, *given, **named):
-        raise Refusal("store http://away", requests.exceptions.ConnectionError("refused"))
+        raise StoreRefusal("store http://away", requests.exceptions.ConnectionError("refused"))
 
-    monkeypatch.setattr(elsewhere.StopTag, "looked", {})
-    stop = elsewhere.StopTag(tracker, "tiny", lambda: False)
+    monkeypatch.setattr(coordination.StopTagPoller, "looked", {})
+    stop = coordination.StopTagPoller(tracker, "tiny", lambda: False)
     monkeypatch.setattr(MlflowTracker, "search", away)
     assert not stop()
 
@@ -281,7 +286,7 @@ def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracke
     """Also that of a container with this machine's own name, whose processes cannot be seen from here."""
     tags = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **sign(0, 10)}
     left, looks = tracker.create("left", tags, {}), []
-    monkeypatch.setattr(elsewhere, "Signs", partial(Signs, clock=lambda: 4.0 * len(looks)))
+    monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: 4.0 * len(looks)))
     meanwhile(monkeypatch, lambda: looks.append(1))
     assert elsewhere_row(registry("doctor", "--json")).startswith(f"1 on {process.partition(':')[0]}")
     assert elsewhere_row(registry("doctor", "--repair", "--json")) == ""

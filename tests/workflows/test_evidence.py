@@ -14,11 +14,11 @@ from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.writer import Keep
+from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.measuring import NO_FEEDBACK
-from fa_registry.workflows import evidence
-from fa_registry.workflows.evidence import Gathered, gather, gather_all, gather_one
-from fa_registry.workflows.requests import Measuring
+from fa_registry.workflows import remeasure
+from fa_registry.workflows.options import RemeasureOptions
+from fa_registry.workflows.remeasure import RemeasuredRun, remeasure_all, remeasure_one, remeasure_run
 from tests.tracking.conftest import write_run
 
 NO_INITIAL = "the run's initial weights were not saved"
@@ -33,10 +33,10 @@ def written(tmp_path):
 @pytest.fixture
 def with_initial(tmp_path):
     """The same of a run whose initial weights were kept."""
-    return small_run(tmp_path, Keep(checkpoint_every=1))
+    return small_run(tmp_path, RetentionOptions(checkpoint_every=1))
 
 
-def small_run(folder, keep=Keep()):
+def small_run(folder, keep=RetentionOptions()):
     tracker = MemoryTracker(folder)
     writer, _, outcome = write_run(tracker, keep=keep)
     return tracker, tracker.get(writer.run_id), outcome.final
@@ -52,7 +52,7 @@ def of_initial(table) -> dict:
 def test_every_figure_is_verified_bit_by_bit(request, kept):
     tracker, run, final = request.getfixturevalue(kept)
     assert bool(tracker.artifact(run.run_id, schema.INITIAL)) == (kept == "with_initial")
-    record, _ = gather(tracker, run)
+    record, _ = remeasure_run(tracker, run)
     assert {check.outcome for check in record.integrity.checks if check.subject == "initial weights"} == {"agrees"}
     assert record.integrity.state == "verified" and "bit-equal" in record.integrity.details[0]
     assert record.measurements == final
@@ -63,7 +63,7 @@ def test_every_figure_is_verified_bit_by_bit(request, kept):
 def test_without_the_initial_weights_what_needs_them_cannot_be_verified(with_initial):
     tracker, run, final = with_initial
     tracker.artifact(run.run_id, schema.INITIAL).unlink()
-    record, _ = gather(tracker, run)
+    record, _ = remeasure_run(tracker, run)
     assert record.integrity.state == "unverifiable"
     assert {reading.reason for reading in of_initial(record.measurements.scalars).values()} == {NO_INITIAL}
     assert record.measurements.sites == final.sites
@@ -74,14 +74,14 @@ def test_changed_initial_weights_are_an_integrity_error(with_initial):
     path = tracker.artifact(run.run_id, schema.INITIAL)
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match=f"run {run.run_id}: checkpoints/init.safetensors: expected SHA-256"):
-        gather(tracker, run)
+        remeasure_run(tracker, run)
 
 
 @pytest.mark.parametrize("trust_logged", [False, True])
 def test_without_the_feedback_every_figure_of_a_credit_is_na_and_no_other(written, trust_logged):
     tracker, run, final = written
     tracker.artifact(run.run_id, schema.FEEDBACK).unlink()
-    record, _ = gather(tracker, run, Measuring(trust_logged))
+    record, _ = remeasure_run(tracker, run, RemeasureOptions(trust_logged))
     assert record.integrity.state == "unverifiable"
     cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
     lost = {quantity for card in cards for quantity in card.needs_credit}
@@ -104,7 +104,7 @@ def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(
         raise ZeroDivisionError("no such luck")
 
     monkeypatch.setattr(type(diagnostics.CATALOG.get("rho")), "measure", broken)
-    record, _ = gather(tracker, run)
+    record, _ = remeasure_run(tracker, run)
     assert "no such luck" in record.measurements.failures["rho"]
     assert record.integrity.state == "unverifiable"
     assert "rho" not in record.measurements.sites and record.measurements.sites["nudge"] == final.sites["nudge"]
@@ -126,10 +126,15 @@ def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monke
     def broken(*_):
         raise error
 
-    monkeypatch.setattr(evidence, "gather", broken)
-    gathered = gather_one(MemoryTracker(tmp_path), stored("a"), Measuring(), None)
-    assert (gathered.record, gathered.gap.kind, gathered.gap.reason, gathered.words) == (None, kind, reason, reason)
-    assert bool(gathered.gap.failure) == (
+    monkeypatch.setattr(remeasure, "remeasure_run", broken)
+    gathered = remeasure_one(MemoryTracker(tmp_path), stored("a"), RemeasureOptions(), None)
+    assert (gathered.record, gathered.exclusion.kind, gathered.exclusion.reason, gathered.text) == (
+        None,
+        kind,
+        reason,
+        reason,
+    )
+    assert bool(gathered.exclusion.failure) == (
         kind == "broken"
     )  # a traceback of what is a bug or a machine's, none of what is evidence
 
@@ -142,22 +147,24 @@ def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monke
     ],
 )
 def test_processes_are_started_where_they_pay(stored, monkeypatch, count, cores, whole, epochs, processes):
-    monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(evidence, "usable_cores", lambda: cores)
+    monkeypatch.setattr(remeasure.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
     names = [f"run {number}" for number in range(count)]
     runs = [dataclasses.replace(stored(name), params={"cfg/epochs": epochs}) for name in names]
-    measuring = Measuring(whole=frozenset(run.run_id for run in runs[:whole]))
-    assert evidence._default_processes(runs, measuring) == processes
-    monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: True)
-    assert evidence._default_processes(runs, measuring) == 1
+    measuring = RemeasureOptions(whole=frozenset(run.run_id for run in runs[:whole]))
+    assert remeasure._default_processes(runs, measuring) == processes
+    monkeypatch.setattr(remeasure.torch.cuda, "is_available", lambda: True)
+    assert remeasure._default_processes(runs, measuring) == 1
 
 
 def test_of_a_run_that_a_worker_sends_back_the_copy_is_not_kept(stored, tmp_path, monkeypatch):
     run = stored("a")
-    sent = Gathered(copy.copy(run), gap=Exclusion("a", "run a", "gone"))
-    monkeypatch.setattr(evidence, "run_jobs", lambda runs, work, processes, stop, tell: tell(JobEvent(0, "done", sent)))
-    (outcome,) = gather_all(MemoryTracker(tmp_path), [run], Measuring(jobs=1))
-    assert outcome.run is run and outcome.gap is sent.gap
+    sent = RemeasuredRun(copy.copy(run), exclusion=Exclusion("a", "run a", "gone"))
+    monkeypatch.setattr(
+        remeasure, "run_jobs", lambda runs, work, processes, stop, tell: tell(JobEvent(0, "done", sent))
+    )
+    (outcome,) = remeasure_all(MemoryTracker(tmp_path), [run], RemeasureOptions(jobs=1))
+    assert outcome.run is run and outcome.exclusion is sent.exclusion
 
 
 def test_stopped_midway_judges_nothing(stored, monkeypatch):
@@ -167,6 +174,6 @@ def test_stopped_midway_judges_nothing(stored, monkeypatch):
         def artifact(self, run_id, name):
             return None
 
-    monkeypatch.setattr(evidence, "run_jobs", lambda *_: None)
+    monkeypatch.setattr(remeasure, "run_jobs", lambda *_: None)
     with pytest.raises(Interrupted, match="nothing was judged"):
-        gather_all(Store(), [stored("a")], Measuring(jobs=1))
+        remeasure_all(Store(), [stored("a")], RemeasureOptions(jobs=1))

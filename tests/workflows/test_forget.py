@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fa_registry
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.errors import InvalidFields, StoreError, UsageError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -33,7 +33,7 @@ def ids(method: str = "dfa") -> list[str]:
 
 
 def begun(kind: str = "run", **tags: str) -> str:
-    given = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: owners.process_tag()}
+    given = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: process_ownership.process_tag()}
     return MlflowTracker().create(kind, {name: value for name, value in {**given, **tags}.items() if value}, {})
 
 
@@ -60,11 +60,11 @@ def test_an_audit_says_that_a_forgotten_run_existed(trained, status):
 def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeypatch):
     from click.testing import CliRunner
 
-    from fa_registry.cli import looking, main
+    from fa_registry.cli import inspect, main
 
     trained(*TRUSTING)
     (run_id,) = ids()
-    monkeypatch.setattr(looking, "_can_answer", lambda: True)
+    monkeypatch.setattr(inspect, "_can_answer", lambda: True)
     declined = CliRunner().invoke(main, ["forget", run_id], input="n\n")
     assert declined.exit_code == 1 and not of(run_id).deleted
     for shown in (
@@ -109,7 +109,7 @@ def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
     MlflowTracker().discard(gone)
     here, elsewhere = begun(), begun(**{schema.TAG_PROCESS: "far:1:1:1"})
     expected = {
-        here: f"it is at work on {owners.process_tag().partition(':')[0]}: stop it first",
+        here: f"it is at work on {process_ownership.process_tag().partition(':')[0]}: stop it first",
         elsewhere: "it is at work on far: stop it first",
         audit: "found an audit",
         study: "4 runs were trained for this run of a study",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from fa_registry.text_safety import CATEGORIES
 from fa_registry.tracking import schema
-from fa_registry.visible import CATEGORIES
 from fa_registry.workflows.stores import open_tracker
 from tests.workflows.conftest import STUDY, TRAIN
 

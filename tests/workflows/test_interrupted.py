@@ -16,7 +16,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import loop
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import audit, leftovers, track, training
+from fa_registry.workflows import audit, cleanup, track, training
 from fa_registry.workflows import study as studies
 
 pytestmark = pytest.mark.usefixtures("usual_interrupt")
@@ -120,7 +120,7 @@ def test_a_fourth_leaves_a_run_that_the_next_command_calls_interrupted(workplace
         train()
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run"})
     assert run.state == "KILLED"
-    leftovers.close(MlflowTracker(), run)
+    cleanup.close(MlflowTracker(), run)
     assert ends() == [INTERRUPTED]
 
 
@@ -147,7 +147,7 @@ def test_a_run_whose_worker_had_to_be_killed_is_interrupted_too(registry, workpl
         raise KeyboardInterrupt
 
     monkeypatch.setattr(studies, "_train_with_others", trains)
-    monkeypatch.setattr("fa_registry.tracking.claim.Signs.is_dead", lambda signs, run: True)
+    monkeypatch.setattr("fa_registry.tracking.lease.HeartbeatMonitor.is_dead", lambda signs, run: True)
     with pytest.raises(KeyboardInterrupt):
         fa_registry.study("tiny", jobs=2, device="cpu")
     assert ends() == [INTERRUPTED] and ends("study") == [INTERRUPTED]
@@ -176,7 +176,7 @@ LOOP_STAGES = {
     "first weights": (RunWriter, "start", 1, False),
     "its own step": (Loop, "step", 1, False),
     "an epoch": (RunWriter, "on_epoch", 1, True),
-    "last measurement": (track.OwnTask, "with_conventions", 1, False),
+    "last measurement": (track.UserTask, "with_conventions", 1, False),
     "files uploaded": (MlflowTracker, "upload", 1, True),
     "twice": (Loop, "step", 2, False),
 }

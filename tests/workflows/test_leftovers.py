@@ -12,10 +12,10 @@ from contextlib import closing
 
 import pytest
 
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import leftovers
+from fa_registry.workflows import cleanup
 from tests.helpers.killed import killed_mark, killed_tag, left_folder
 
 
@@ -24,7 +24,7 @@ def temporary(tmp_path_factory, monkeypatch):
     """A temporary folder that no other process uses, and no process but ours."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(owners, "abandoned_processes", list)
+    monkeypatch.setattr(process_ownership, "abandoned_processes", list)
     return folder
 
 
@@ -35,7 +35,7 @@ def begun(status="running", owner=None, kind="run"):
 
 def states(result):
     rows = {row["check"]: row for row in json.loads(result.stdout)}
-    return {kind: rows[kind]["state"] for kind in leftovers.KINDS}
+    return {kind: rows[kind]["state"] for kind in cleanup.KINDS}
 
 
 def of_run(run_id):
@@ -52,7 +52,10 @@ def half_done(registry, workplace, temporary):
     resume.mkdir(parents=True)
     (resume / f".a.resume{killed_mark()}").touch()
     (resume / "b.resume.damaged").touch()
-    with owners.folder("fa_registry-run-"), owners.folder(".rendering-", workplace / "reports"):
+    with (
+        process_ownership.temp_dir("fa_registry-run-"),
+        process_ownership.temp_dir(".rendering-", workplace / "reports"),
+    ):
         (resume / "c.resume").touch()
         yield registry
 
@@ -60,7 +63,7 @@ def half_done(registry, workplace, temporary):
 def test_doctor_shows_and_repairs_what_the_killed_left(half_done, workplace, temporary):
     audit, run = begun(kind="audit"), begun()
     shown = half_done("doctor", "--json")
-    there = [kind for kind in leftovers.KINDS if kind not in (leftovers.JOURNAL, leftovers.PROCESSES)]
+    there = [kind for kind in cleanup.KINDS if kind not in (cleanup.JOURNAL, cleanup.PROCESSES)]
     assert {kind for kind, state in states(shown).items() if state == "left behind"} == set(there)
     assert audit in shown.stdout and run in shown.stdout and of_run(run) == ("RUNNING", "running")
     assert "doctor --repair" in half_done("doctor").stdout.replace("\n", " ")
@@ -75,7 +78,7 @@ def test_doctor_shows_and_repairs_what_the_killed_left(half_done, workplace, tem
 
 
 def test_what_is_at_work_is_not_touched(registry, temporary):
-    running = [begun(owner=owner) for owner in (owners.process_tag(), "elsewhere:1:2:3")]
+    running = [begun(owner=owner) for owner in (process_ownership.process_tag(), "elsewhere:1:2:3")]
     registry("doctor", "--repair")
     assert {of_run(run_id) for run_id in running} == {("RUNNING", "running")}
 
@@ -93,17 +96,17 @@ def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(w
     """`mlflow run` ends the run that it began, whatever that one says of itself."""
     tracker, run_id = MlflowTracker(), begun()
     tracker.finish(run_id, "FAILED")
-    leftovers.clear(tracker, workplace)
+    cleanup.clear(tracker, workplace)
     assert of_run(run_id) == ("KILLED", "failed")
 
 
 def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        monkeypatch.setattr(owners, "abandoned_processes", lambda: [child.pid])
-        (left,) = leftovers.leftovers(None, workplace)
-        assert (left.kind, left.what, child.poll()) == (leftovers.PROCESSES, str(child.pid), None)
+        monkeypatch.setattr(process_ownership, "abandoned_processes", lambda: [child.pid])
+        (left,) = cleanup.leftovers(None, workplace)
+        assert (left.kind, left.what, child.poll()) == (cleanup.PROCESSES, str(child.pid), None)
         left.mend()
-        assert child.wait(300) == -leftovers.KILL
+        assert child.wait(300) == -cleanup.KILL
         left.mend()  # it is gone by now
 
 
@@ -125,11 +128,11 @@ def test_a_journal_is_shown_and_rolled_back(workplace, tmp_path_factory, tempora
         )
         for name in ("mlflow.db", "mlflow.db-journal"):
             shutil.copy(workplace / name, killed.with_name(name))
-        assert leftovers.leftovers(None, workplace, database) == []  # its writer is at work
+        assert cleanup.leftovers(None, workplace, database) == []  # its writer is at work
         connection.execute("ROLLBACK")
-    (journal,) = leftovers.leftovers(None, workplace, killed)
-    assert journal.kind == leftovers.JOURNAL
+    (journal,) = cleanup.leftovers(None, workplace, killed)
+    assert journal.kind == cleanup.JOURNAL
     journal.mend()
-    assert leftovers.leftovers(None, workplace, killed) == []
+    assert cleanup.leftovers(None, workplace, killed) == []
     with closing(sqlite3.connect(killed)) as connection:
         assert not connection.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchall()

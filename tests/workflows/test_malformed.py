@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fa_registry import jsonio, resources
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.protocol.reproduction import load_reference
 from fa_registry.protocol.rules import load_edition
@@ -55,7 +55,7 @@ Reader = Callable[[Path], Any]
 KINDS: dict[str, tuple[str, Reader]] = {
     "study": (TINY, lambda path: load_study(str(path))),
     "edition": (
-        (resources.editions() / "2026-11.toml").read_text(encoding="utf-8").replace('"2026-11"', '"mine"'),
+        (bundled_files.editions() / "2026-11.toml").read_text(encoding="utf-8").replace('"2026-11"', '"mine"'),
         lambda path: load_edition(str(path)),
     ),
     "waivers": (WAIVERS, lambda path: load_waivers(path, datetime.date(2026, 6, 1))),
@@ -197,7 +197,9 @@ def of_one_run() -> dict[str, Any]:
     return jsonio.encode(dataclasses.replace(full, runs=full.runs[:1], opinions=opinions, cards={}))
 
 
-@pytest.mark.parametrize("value", [None, -1, 10**400, 1e400, "x", [1, None], {"x" * 10_000: 1}, DEEP], ids=jsonio.found)
+@pytest.mark.parametrize(
+    "value", [None, -1, 10**400, 1e400, "x", [1, None], {"x" * 10_000: 1}, DEEP], ids=jsonio.describe_value
+)
 def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_told(tmp_path, of_one_run, value):
     written = copy.deepcopy(of_one_run)
     path, told = tmp_path / "audit.json", 0

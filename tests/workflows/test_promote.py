@@ -12,19 +12,19 @@ from markdown_it import MarkdownIt
 from mlflow import MlflowClient
 
 import fa_registry
-from fa_registry import jsonio, owners
+from fa_registry import jsonio, process_ownership
 from fa_registry.cli import main
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.protocol.builtin_editions import digests
 from fa_registry.protocol.rules import load_edition
-from fa_registry.protocol.shipped import digests
 from fa_registry.records import EditionReference, Finding, Integrity, Reading, RunSpec, Verdict
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.training import model_folder
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.model_folder import Despite, ModelCard, Opinion
-from fa_registry.training.task import prepare
-from fa_registry.workflows import evidence, promote
+from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
+from fa_registry.training.task import build_task
+from fa_registry.workflows import promote, remeasure
 from fa_registry.workflows.promote import (
     MAX_REASON,
     check_aliases,
@@ -98,7 +98,7 @@ def test_what_is_loaded_is_what_was_trained(judged):
     run = judged.run()
     promoted = judged.promoted(run, *BY_2026_11, "--name", "loads")
     spec = jsonio.decode(RunSpec, json.loads(judged.artifact(run, schema.SPEC).read_text()))
-    task = prepare(spec, torch.device("cpu"))
+    task = build_task(spec, torch.device("cpu"))
     task.network.load_state_dict(load_tensors(judged.artifact(run, schema.FINAL)))
     for reference in (promoted["reference"], "models:/loads@warn", files_of(judged, promoted)):
         loaded = fa_registry.load_model(reference, judged.store)
@@ -283,7 +283,7 @@ def test_the_verdict_that_decided_stands_first_and_the_others_are_told():
 
 
 def test_a_reason_goes_before_the_verdict():
-    text = model_card_text(card(despite=Despite("we need it", "A. Nother")), "m")
+    text = model_card_text(card(despite=PromotionOverride("we need it", "A. Nother")), "m")
     assert text.startswith("**Promoted despite PASS** by A. Nother: we need it\n\n**PASS** by edition")
 
 
@@ -304,7 +304,7 @@ def test_an_accuracy_that_is_missing_has_its_reason(accuracy, shown):
 
 
 def test_nothing_from_outside_is_more_than_text():
-    evil = card(EVIL, despite=Despite(EVIL, EVIL), feedback={EVIL: EVIL}, control=EVIL)
+    evil = card(EVIL, despite=PromotionOverride(EVIL, EVIL), feedback={EVIL: EVIL}, control=EVIL)
     html = MarkdownIt().render(model_card_text(evil, "m"))
     assert "<script" not in html and "<a " not in html and "<h1>" not in html and "<em>" not in html
     assert html.count("&lt;script&gt;") > 5 and "<strong>bold" not in html
@@ -359,7 +359,7 @@ def test_an_alias_that_names_another_verdict(judged, alias):
 
 @pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
 def test_a_run_that_did_not_end(judged, status):
-    with tagged(judged, judged.run(), fa_status=status, fa_process=owners.process_tag()) as run:
+    with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
         words = judged.refused(run, *BY_2026_11)
     assert f"fa.status: expected complete or diverged, found {status}" in words
 
@@ -425,7 +425,7 @@ def test_a_feedback_that_was_lost_or_changed(judged):
 
 def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch):
     """A GPU's run on a machine without one: its figures must be believed, its files need not."""
-    monkeypatch.setattr(evidence, "obstacle", lambda spec: "there is no GPU here")
+    monkeypatch.setattr(remeasure, "obstacle", lambda spec: "there is no GPU here")
     run = judged.run()
     path = judged.artifact(run, schema.FINAL)
     with spoilt(path, path.read_bytes() + b" "):
@@ -435,13 +435,13 @@ def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch)
 
 
 def test_figures_that_do_not_come_out_again(judged, monkeypatch):
-    genuine = evidence.remeasure
+    genuine = remeasure.remeasure
 
     def other(task, checkpoint, feedback, digests, *more):
         initial = judged.artifact(judged.run(), schema.INITIAL)
         return genuine(task, initial, feedback, {**digests, "checkpoint": None}, *more)
 
-    monkeypatch.setattr(evidence, "remeasure", other)
+    monkeypatch.setattr(remeasure, "remeasure", other)
     words = judged.refused(judged.run(), *BY_2026_11, code=3)
     assert "logged " in words and "recomputed " in words
 

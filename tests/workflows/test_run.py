@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.requests import Pages, checked_pages
+from fa_registry.workflows.options import ReportOutput, checked_pages
 
 WRITING = (
     ("audit", "--study", "tiny"),
@@ -39,7 +39,7 @@ def test_a_folder_that_cannot_be_written_is_refused_first(registry, workplace, v
 def test_a_folder_without_rights_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     problems: list[str] = []
-    checked_pages(Pages(str(tmp_path / "reports")), problems)
+    checked_pages(ReportOutput(str(tmp_path / "reports")), problems)
     tmp_path.chmod(0o700)
     assert problems == [f"out: {tmp_path / 'reports'} cannot be written to: Permission denied; name another folder"]
 
@@ -48,7 +48,7 @@ def test_a_folder_without_rights_is_refused(tmp_path):
 def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
     problems: list[str] = []
     before = sorted(workplace.rglob("*"))
-    checked_pages(Pages(out), problems)
+    checked_pages(ReportOutput(out), problems)
     assert problems == [] and sorted(workplace.rglob("*")) == before
 
 
@@ -89,7 +89,7 @@ def test_a_page_whose_place_is_taken_is_a_problem_before_anything_is_measured(tm
     for name in ("index.html", "audit.json", "audit_table.tex"):
         (tmp_path / name).mkdir()
     problems: list[str] = []
-    checked_pages(Pages(str(tmp_path)), problems)
+    checked_pages(ReportOutput(str(tmp_path)), problems)
     assert [problem.replace(str(tmp_path), "") for problem in problems] == [
         "out: /forms is a file; a folder is needed",
         *(

@@ -15,8 +15,16 @@ from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.requests import Chosen
-from fa_registry.workflows.selection import MOST_LOOKS, exclusion, looks_of, never_trained, own_spec, select, whole_id
+from fa_registry.workflows.options import RunSelector
+from fa_registry.workflows.selection import (
+    MOST_LOOKS,
+    expand_run_id,
+    make_exclusion,
+    never_trained,
+    own_spec,
+    previous_seed_sets,
+    select_runs,
+)
 from fa_registry.workflows.training import newest_finished
 from tests.builders import frozen, record
 from tests.workflows.test_audit import audited, run_of, spoil
@@ -25,26 +33,26 @@ from tests.workflows.test_audit import audited, run_of, spoil
 @pytest.mark.parametrize("given", [{}, {"study": "tiny", "experiment": "x"}, {"experiment": "x", "run_ids": ["a"]}])
 def test_runs_are_chosen_in_one_way(given):
     with pytest.raises(UsageError, match="choose runs by one of --study, --experiment or --run; found"):
-        select(None, Chosen(**given))
+        select_runs(None, RunSelector(**given))
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained):
     tracker, run = MlflowTracker(), run_of("dfa")
-    assert whole_id(tracker, run.run_id[:8]) == run.run_id
+    assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
     with pytest.raises(UsageError, match="runs begin so"):
-        whole_id(tracker, "")
+        expand_run_id(tracker, "")
 
 
 def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an_error(trained):
     tracker, run = MlflowTracker(), run_of("dfa")
     tracker.log(run.run_id, tags={schema.TAG_STATUS: "running"})
-    found = select(tracker, Chosen(run_ids=(run.run_id, run_of("bp").run_id)))
+    found = select_runs(tracker, RunSelector(run_ids=(run.run_id, run_of("bp").run_id)))
     assert [run.run_id for run in found.runs] == [run_of("bp").run_id]
     assert [(exclusion.run_id, exclusion.reason) for exclusion in found.excluded] == [
         (run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")
     ]
     with pytest.raises(NothingSelected, match="fa.status is 'running', its sealed files say complete"):
-        select(tracker, Chosen(run_ids=(run.run_id,)))
+        select_runs(tracker, RunSelector(run_ids=(run.run_id,)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Study:
     def audit(self, *seeds: int, **changes) -> int | None:
         records = [record(f"r{seed}", seed=seed, **changes) for seed in seeds]
         stored = [Stored(record.run_id, self.tags.get(record.run_id, {})) for record in records]
-        looks, tags = looks_of(records, stored)
+        looks, tags = previous_seed_sets(records, stored)
         for run_id, tag in tags.items():
             self.tags[run_id] = {schema.TAG_LOOKS: tag}
         return looks.get(seeds_key(records[0].spec))
@@ -106,7 +114,7 @@ def test_runs_that_no_margin_counts_are_no_look(change):
 
 def test_a_diverged_seed_counts_as_in_the_margin():
     members = [record("r1", seed=1), record("r2", seed=2, status="diverged"), frozen("f1", seed=1)]
-    assert list(looks_of(members, [])[0].values()) == [1]
+    assert list(previous_seed_sets(members, [])[0].values()) == [1]
 
 
 def test_a_tag_stays_as_long_as_mlflow_takes():
@@ -119,7 +127,7 @@ def test_a_tag_stays_as_long_as_mlflow_takes():
 
 def test_a_stored_run_brings_its_specification_and_its_names(trained):
     run = run_of("fa")
-    made = exclusion(MlflowTracker(), run, "why", "traceback")
+    made = make_exclusion(MlflowTracker(), run, "why", "traceback")
     assert (made.run_id, made.name, made.reason, made.failure) == (run.run_id, run.name, "why", "traceback")
     assert (made.method, made.setting) == ("fa", run.tags[schema.TAG_SETTING])
     assert made.spec.identity == run.tags[schema.TAG_SPEC]
@@ -139,7 +147,7 @@ def test_a_stored_run_brings_its_specification_and_its_names(trained):
 def test_a_specification_that_is_gone_broken_or_another_is_not_used(trained, change):
     spoil("fa", schema.SPEC, change)
     assert own_spec(MlflowTracker(), run_of("fa")) is None
-    assert exclusion(MlflowTracker(), run_of("fa"), "why").method == "fa"
+    assert make_exclusion(MlflowTracker(), run_of("fa"), "why").method == "fa"
 
 
 def test_a_broken_seed_stands_in_its_methods_form_in_all_three_formats(trained, workplace):
@@ -193,6 +201,6 @@ def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     runs = tracker.search(attempts)
     assert [run.run_id == old.run_id for run in runs] == [True, False]  # MLflow's order
     assert newest_finished(runs, spec).run_id == runs[1].run_id
-    selection = select(tracker, Chosen("tiny"))
+    selection = select_runs(tracker, RunSelector("tiny"))
     assert {run.run_id for run in selection.runs} & {run.run_id for run in runs} == {runs[1].run_id}
     assert any(remark.startswith("1 runs say that they began in the future") for remark in selection.remarks)

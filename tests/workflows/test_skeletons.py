@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry.cli.looking import KINDS as OFFERED
-from fa_registry.workflows.skeletons import KINDS
+from fa_registry.cli.inspect import KINDS as OFFERED
+from fa_registry.workflows.scaffold import KINDS
 from tests.workflows.conftest import call
 
 ROOT = Path(__file__).parents[2]

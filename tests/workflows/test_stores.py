@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.api.loading import load_model
 from fa_registry.errors import StoreError
-from fa_registry.workflows.stores import open_tracker, put_launched_away
+from fa_registry.published_api.loading import load_model
+from fa_registry.workflows.stores import open_tracker, trash_launcher_run
 from tests.helpers.powerless import make_read_only, powerless
 from tests.helpers.stores import LEADING, copy_store, cut_off_a_write, made_once, working_in
 from tests.workflows.conftest import TRAIN, call, write_study
@@ -58,7 +58,7 @@ def test_a_run_of_mlflow_that_is_nowhere_makes_no_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_RUN_ID", "abc")
     with pytest.raises(StoreError, match="there is none yet"):
-        put_launched_away("list")
+        trash_launcher_run("list")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ from tests.helpers.plugins import installed_member
 # ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
 SOURCE = """
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
-from fa_registry.quantities import Quantity
+from fa_registry.metrics import Metric
 from fa_registry.records import Reading
 
 
@@ -27,8 +27,8 @@ class Strange(Diagnostic):
         symbol="S",
         line="how strange a state <is>",
         quantities=(
-            Quantity("strange", "σ", "strangeness & of a state", "num", where="site"),
-            Quantity("strange_end", "Σ", "strangeness at the end", "pct", where="epoch"),
+            Metric("strange", "σ", "strangeness & of a state", "num", where="site"),
+            Metric("strange_end", "Σ", "strangeness at the end", "pct", where="epoch"),
             "strange_named",
             "strange_of/*",
         ),

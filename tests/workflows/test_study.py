@@ -12,9 +12,9 @@ from fa_registry.studies.study import Study, load_study, names
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import verbs
+from fa_registry.workflows import api
+from fa_registry.workflows.api import study
 from fa_registry.workflows.study import study_note, without_frozen
-from fa_registry.workflows.verbs import study
 from tests.helpers.small import tiny_spec
 from tests.workflows.conftest import STUDY
 
@@ -150,7 +150,7 @@ def study_of(workplace, text):
 def test_a_setting_without_its_frozen_control_is_refused_before_anything_is_trained(workplace):
     study_of(workplace, NO_FROZEN)
     with pytest.raises(InvalidFields) as caught:
-        verbs.study("study.toml", device="cpu", jobs=1)
+        api.study("study.toml", device="cpu", jobs=1)
     (problem,) = caught.value.problems
     assert problem.startswith(
         "controls.frozen: setting resmlp-16x2 · digits · 2 epochs: expected a frozen control for seed 1"

@@ -21,11 +21,11 @@ from fa_registry.seeding import generator
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.bench import credits_under
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.measuring import measure
-from fa_registry.training.own_task import OwnRows
+from fa_registry.training.probe_context import credits_under
 from fa_registry.training.trainer import Trainer
+from fa_registry.training.user_task import EpochJournal
 from fa_registry.workflows import track
 from tests.helpers.small import tiny_task
 from tests.workflows.conftest import call
@@ -87,7 +87,7 @@ def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
     trainer = Trainer(task)
 
     def credit(network, x, y):
-        return credits_under(task, task.feedback, diagnostics.look(network, x, y))
+        return credits_under(task, task.feedback, diagnostics.run_forward_backward(network, x, y))
 
     with fa_registry.track(task.network, eval=task.eval_batch, method="mine", seed=7, credit=credit) as run:
         ours.append(measure(task))
@@ -334,7 +334,7 @@ def test_rows_that_were_cut_or_flipped_are_not_believed(workplace, model, batch)
         run.epoch()
         raise ZeroDivisionError
     (path,) = (workplace / ".fa_registry" / "own_loops").iterdir()
-    rows, whole = OwnRows(path.parent, record_spec(path), True), path.read_bytes()
+    rows, whole = EpochJournal(path.parent, record_spec(path), True), path.read_bytes()
     path.write_bytes(whole[:-40])
     assert [row.epoch for row in rows.read()] == [0, 1]
     path.write_bytes(whole.replace(b'"epoch":0', b'"epoch":7', 1))
@@ -412,7 +412,7 @@ def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, bat
     def never(path):
         raise AssertionError(f"{path} was imported")
 
-    monkeypatch.setattr("fa_registry.workflows.own_loops.from_factory", never)
+    monkeypatch.setattr("fa_registry.workflows.user_loops.from_factory", never)
     assert integrity("--run", run.run_id, "--factory", "another:one")["state"] == "unverifiable"
 
 

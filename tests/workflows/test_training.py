@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.errors import Interrupted, PluginError, StoreError
 from fa_registry.studies.executors.base import JobEvent
-from fa_registry.tracking import resuming, schema
+from fa_registry.tracking import resume_upload, schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import Keep, RunWriter
+from fa_registry.tracking.writer import RetentionOptions, RunWriter
 from fa_registry.training import checkpoint, loop
-from fa_registry.training.loop import in_one_go
+from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import progress
@@ -104,7 +104,7 @@ def test_training_that_breaks_leaves_no_run_that_says_running(registry, monkeypa
     def broken(*arguments, **named):
         raise RuntimeError("the machine is on fire")
 
-    monkeypatch.setattr("fa_registry.workflows.training.training", broken)
+    monkeypatch.setattr("fa_registry.workflows.training.train_epochs", broken)
     result = registry(*TRAIN)
     assert result.exit_code == 1 and "the machine is on fire" in result.stderr
     assert [(run.state, run.tags[schema.TAG_STATUS]) for run in runs()] == [("FAILED", "failed")]
@@ -129,7 +129,7 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
     def gone(*_):
         raise StoreError("the server has gone")
 
-    monkeypatch.setattr(MlflowTracker, "show", gone)
+    monkeypatch.setattr(MlflowTracker, "publish_views", gone)
     answer = registry(*TRAIN)
     assert answer.exit_code == 0 and run.run_id in answer.stdout and "the server has gone" in answer.stderr
 
@@ -183,7 +183,7 @@ def job(**changes) -> TrainingJob:
 
 
 def train(stop=lambda: False, **changes) -> str:
-    return in_one_go(training_steps(job(**changes), stop, lambda news: None)).run_id
+    return run_to_completion(training_steps(job(**changes), stop, lambda news: None)).run_id
 
 
 def test_a_second_attempt_closes_the_first_whose_process_was_killed(workplace):
@@ -229,7 +229,7 @@ def test_stopped_after_any_epoch_it_ends_like_an_undisturbed_run(workplace, epoc
 @pytest.fixture
 def machines(workplace, monkeypatch):
     """A store that is no file, and a function that makes this another machine, with no resume file of the one before."""
-    monkeypatch.setattr(resuming, "sqlite_path", lambda uri: None)
+    monkeypatch.setattr(resume_upload, "sqlite_path", lambda uri: None)
 
     def another(name: str) -> Path:
         monkeypatch.setattr("fa_registry.workflows.training.resume_folder", lambda registry: workplace / name)
@@ -263,8 +263,8 @@ def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, m
     """Its power is cut after the third epoch: what it kept of the second is gone on from, twice, whoever was further."""
     machines("first")
     monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
-    monkeypatch.setattr(resuming, "SECONDS_BETWEEN", -1.0)
-    monkeypatch.setattr(resuming, "SHARE", 0)
+    monkeypatch.setattr(resume_upload, "SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(resume_upload, "SHARE", 0)
     genuine, lives = RunWriter.on_epoch, [3, 2]
 
     def cut(writer, row, trainer):
@@ -275,7 +275,7 @@ def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, m
 
     def ended(writer, error):
         MlflowTracker().finish(writer.run_id, "KILLED")  # as whoever wants its specification closes it
-        writer.give_up()
+        writer.abandon()
 
     monkeypatch.setattr(RunWriter, "on_epoch", cut)
     monkeypatch.setattr(RunWriter, "fail", ended)
@@ -357,8 +357,11 @@ def test_an_interrupt_while_the_files_are_written_repeats_no_epoch(workplace, mo
 
 def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
     with pytest.raises(Interrupted):
-        train(stop_after(2), keep=Keep(checkpoint_every=1))
-    resumed, undisturbed = train(keep=Keep(checkpoint_every=1)), train(keep=Keep(checkpoint_every=1))
+        train(stop_after(2), keep=RetentionOptions(checkpoint_every=1))
+    resumed, undisturbed = (
+        train(keep=RetentionOptions(checkpoint_every=1)),
+        train(keep=RetentionOptions(checkpoint_every=1)),
+    )
     assert content(resumed, schema.INITIAL) == content(undisturbed, schema.INITIAL)
     assert MlflowTracker().artifact(resumed, schema.epoch_checkpoint(1)) is None
     assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
@@ -366,7 +369,7 @@ def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
 
 @pytest.mark.parametrize(
     ("place", "name", "nth", "after"),
-    [(MlflowTracker, "upload", 1, EPOCHS), (RunWriter, "write_down", 2, 1), (checkpoint, "save_file", 3, EPOCHS)],
+    [(MlflowTracker, "upload", 1, EPOCHS), (RunWriter, "write_series", 2, 1), (checkpoint, "save_file", 3, EPOCHS)],
 )
 def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
     workplace, monkeypatch, place, name, nth, after
@@ -405,7 +408,7 @@ def test_a_disk_without_room_for_the_first_folder_too(registry, workplace, monke
     def full(*given, **named):
         raise OSError(errno.ENOSPC, "No space left on device", "a folder")
 
-    monkeypatch.setattr(owners, "new_folder", full)
+    monkeypatch.setattr(process_ownership, "create_temp_dir", full)
     result = registry(*TRAIN)
     assert result.exit_code == 2 and "Traceback" not in result.stderr
     assert "No space left on device" in result.stderr and runs() == []

@@ -8,9 +8,9 @@ import pytest
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.requests import Chosen
-from fa_registry.workflows.selection import select
-from fa_registry.workflows.verbs import study
+from fa_registry.workflows.api import study
+from fa_registry.workflows.options import RunSelector
+from fa_registry.workflows.selection import select_runs
 
 TWIN = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
@@ -23,9 +23,9 @@ def twin_trained(registry):
 
 
 def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
-    selection = select(MlflowTracker(), Chosen("tiny", overrides={"device": "cpu"}))
+    selection = select_runs(MlflowTracker(), RunSelector("tiny", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4 and not selection.excluded
-    assert selection.words == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
+    assert selection.text == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
         "No run of study tiny as it is written is finished here; audited is its twin --data digits_centred --scale 0.5.",
     )
@@ -37,18 +37,18 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
 def test_runs_of_the_study_itself_come_first_and_the_twin_can_still_be_asked_for(twin_trained):
     twin_trained("study", "tiny", "--jobs", "1", "--device", "cpu")
     tracker = MlflowTracker()
-    itself = select(tracker, Chosen("tiny", overrides={"device": "cpu"}))
-    twin = select(tracker, Chosen("tiny", overrides=TWIN))
+    itself = select_runs(tracker, RunSelector("tiny", overrides={"device": "cpu"}))
+    twin = select_runs(tracker, RunSelector("tiny", overrides=TWIN))
     assert len(itself.runs) == len(twin.runs) == 4
     assert not {run.run_id for run in itself.runs} & {run.run_id for run in twin.runs}
-    assert itself.words == "study tiny (4 specifications)"
+    assert itself.text == "study tiny (4 specifications)"
     assert [remark for remark in itself.remarks if "4 runs carry the tag of study tiny" in remark]
 
 
 def test_the_twin_trained_last_is_audited(twin_trained):
     twin_trained("study", "tiny", "--scale", "1.5", "--jobs", "1", "--device", "cpu")
-    selection = select(MlflowTracker(), Chosen("tiny", overrides={"device": "cpu"}))
-    assert selection.words == "study tiny --scale 1.5 (4 specifications)"
+    selection = select_runs(MlflowTracker(), RunSelector("tiny", overrides={"device": "cpu"}))
+    assert selection.text == "study tiny --scale 1.5 (4 specifications)"
 
 
 def test_asking_for_other_epochs_is_not_asking_for_the_twin(twin_trained):
@@ -67,7 +67,7 @@ def test_a_twin_whose_runs_another_study_trained_is_found_too(twin_trained, work
     (workplace / "other.toml").write_text(text)
     again = study("other.toml", **TWIN, jobs=1)
     assert len(again.present) == 4 and not again.trained
-    selection = select(MlflowTracker(), Chosen("other.toml", overrides={"device": "cpu"}))
+    selection = select_runs(MlflowTracker(), RunSelector("other.toml", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4
     study("other.toml", **TWIN, jobs=1)
     assert len(MlflowTracker().search({schema.TAG_KIND: "study", schema.TAG_STUDY: "other"})) == 1

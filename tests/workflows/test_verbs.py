@@ -142,7 +142,7 @@ def readings(monkeypatch):
 
     for way in ("read_text", "read_bytes"):
         monkeypatch.setattr(Path, way, counting(getattr(Path, way)))
-    monkeypatch.setattr(jsonio, "regular_bytes", counting(jsonio.regular_bytes))
+    monkeypatch.setattr(jsonio, "read_file", counting(jsonio.read_file))
     return read
 
 

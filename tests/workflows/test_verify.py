@@ -12,7 +12,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.workflows import evidence
+from fa_registry.workflows import remeasure
 from tests.workflows.test_audit import AUDIT, run_of, spoil
 
 VERIFY = ("verify", "--study", "tiny", "--device", "cpu", "--json")
@@ -70,14 +70,14 @@ def test_jobs_reach_what_measures(trained, monkeypatch):
     """That several processes give the same figures is tested with the audit, which measures by the same function."""
     asked = []
     monkeypatch.setattr(
-        evidence,
+        remeasure,
         "_run",
         lambda tracker, runs, work, processes, *more: (
-            asked.append((work.func, processes)) or [evidence._broken(tracker, run, "asked alone", "") for run in runs]
+            asked.append((work.func, processes)) or [remeasure._broken(tracker, run, "asked alone", "") for run in runs]
         ),
     )
     trained(*VERIFY, "--jobs", "2")
-    assert asked == [(evidence._gather_there, 2)]
+    assert asked == [(remeasure._gather_there, 2)]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -108,14 +108,14 @@ def test_the_feedback_of_another_run_never_stands_in(trained, sealed):
 
 
 def test_what_breaks_one_run_is_that_runs_alone(trained, monkeypatch):
-    genuine, broken = evidence.gather, run_of("fa").run_id
+    genuine, broken = remeasure.remeasure_run, run_of("fa").run_id
 
     def gather(tracker, run, *more):
         if run.run_id == broken:
             raise MemoryError("no room for it")
         return genuine(tracker, run, *more)
 
-    monkeypatch.setattr(evidence, "gather", gather)
+    monkeypatch.setattr(remeasure, "remeasure_run", gather)
     result = trained(*VERIFY)
     assert result.exit_code == 3
     assert states(result) == {"bp": "verified", "fa": "unverifiable", "dfa": "verified", "frozen": "verified"}
@@ -191,8 +191,8 @@ def test_an_audit_of_an_older_release_sealed_no_pages(trained):
     trained(*AUDIT)
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
-    tracker.untag(audit.run_id, [schema.TAG_PAGES])
-    tracker.untag(run_of("dfa").run_id, [schema.TAG_PAGES])
+    tracker.remove_tags(audit.run_id, [schema.TAG_PAGES])
+    tracker.remove_tags(run_of("dfa").run_id, [schema.TAG_PAGES])
     result = trained(*VERIFY)
     assert result.exit_code == 0 and "an older release, which sealed no pages" in result.stdout
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})

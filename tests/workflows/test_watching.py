@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import Interrupted
-from fa_registry.protocol.judges import fires_now, first_fire
+from fa_registry.protocol.rule_evaluation import fires_now, first_fire
 from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.tracking import schema, writer
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.loop import EpochRow, in_one_go
+from fa_registry.training.loop import EpochRow, run_to_completion
 from fa_registry.training.specs import parse_spec
+from fa_registry.workflows.rule_monitor import (
+    UNWATCHED,
+    Monitor,
+    MonitoredRules,
+    checked_watch,
+    fired_words,
+    is_watchable,
+)
 from fa_registry.workflows.training import TrainingJob, finished_run, training_steps
-from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words, is_watchable
 from tests.builders import measurements
 from tests.helpers.small import trained as train_small
 from tests.tracking.conftest import TINY
@@ -31,7 +38,7 @@ D1_AT, D2_AT = 3, 4
 
 def early_edition(folder: Path) -> str:
     """The published edition with limits that a fast tiny DFA run crosses at D1_AT and D2_AT; returns the file's path."""
-    text = (resources.editions() / "2026-05.toml").read_text(encoding="utf-8")
+    text = (bundled_files.editions() / "2026-05.toml").read_text(encoding="utf-8")
     for before, after in (
         ('name = "2026-05"', 'name = "early"'),
         ("threshold = 50.0", "threshold = 1.7"),
@@ -57,7 +64,7 @@ def fires(run_id: str) -> dict[str, str]:
 
 def test_a_rule_is_told_once_at_the_first_epoch_it_fires():
     told = []
-    monitor = Monitor(Watch(load_edition("2026-05")), told.append)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append)
     for epoch, growth in enumerate((1.0, 51.0, 2.0, 60.0)):
         monitor.hear(row(epoch, growth=growth))
     monitor.hear(row(4, growth=1.0, g_norm=1e-9))
@@ -69,14 +76,14 @@ def test_a_rule_is_told_once_at_the_first_epoch_it_fires():
 def test_what_had_fired_before_a_stop_is_kept_and_is_no_news():
     told = []
     rows = [row(0), row(1, growth=51.0)]
-    monitor = Monitor(Watch(load_edition("2026-05")), told.append, rows)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append, rows)
     monitor.hear(row(2, growth=70.0))
     assert [tags.get("fa.first_fire.D1") for tags in told] == ["1"]
     assert told[0][schema.TAG_FIRST_FIRE_BY].startswith("2026-05 ")
 
 
 def test_what_has_no_value_yet_fires_when_it_has_one():
-    monitor = Monitor(Watch(load_edition("2026-05")), lambda tags: None)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05")), lambda tags: None)
     monitor.hear(row(0, growth=None))
     assert monitor.fired == {}
     monitor.hear(row(1, growth=51.0))
@@ -93,14 +100,14 @@ def test_what_has_no_value_yet_fires_when_it_has_one():
     ],
 )
 def test_the_reason_to_end_names_the_rules_that_fired_first(figures, reason):
-    monitor = Monitor(Watch(load_edition("2026-05"), ("D1", "D2")), lambda tags: None)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05"), ("D1", "D2")), lambda tags: None)
     for epoch, changed in enumerate(figures):
         monitor.hear(row(epoch, **changed))
     assert monitor.ended_by == reason
 
 
 def test_a_rule_that_may_not_end_the_run_does_not():
-    monitor = Monitor(Watch(load_edition("2026-05"), ("D2",)), lambda tags: None)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05"), ("D2",)), lambda tags: None)
     monitor.hear(row(0, growth=51.0))
     assert monitor.fired == {"D1": 0} and monitor.ended_by == ""
 
@@ -160,7 +167,7 @@ def test_the_tag_comes_with_the_epochs_points_while_the_run_still_trains(workpla
 
     watch = checked_watch(early_edition(workplace), "", [])
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
-    result = in_one_go(training_steps(job, lambda: False, look))
+    result = run_to_completion(training_steps(job, lambda: False, look))
     assert [tag for _, _, tag, _ in seen] == [None] * D1_AT + [str(D1_AT)] * 3
     assert {state for _, state, _, _ in seen} == {"RUNNING"}
     assert [fired for _, _, _, fired in seen][2:5] == [{}, {"D1": D1_AT}, {"D1": D1_AT, "D2": D2_AT}]
@@ -174,7 +181,7 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
     watch = checked_watch(early_edition(workplace), "", [])
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
     with pytest.raises(Interrupted):
-        in_one_go(training_steps(job, stop_after(stopped_after), lambda news: None))
+        run_to_completion(training_steps(job, stop_after(stopped_after), lambda news: None))
     told, genuine = [], MlflowTracker.log
 
     def log(self, run_id, points=(), tags=None, params=None):
@@ -182,7 +189,7 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
         genuine(self, run_id, points, tags, params)
 
     monkeypatch.setattr(MlflowTracker, "log", log)
-    resumed = in_one_go(training_steps(job, lambda: False, lambda news: None))
+    resumed = run_to_completion(training_steps(job, lambda: False, lambda news: None))
     assert resumed.resumed_from == stopped_after
     assert fires(resumed.run_id) == {"D1": "3", "D2": "4"} and sorted(told) == ["fa.first_fire.D1", "fa.first_fire.D2"]
 
@@ -191,7 +198,7 @@ def test_watching_does_not_touch_the_training(workplace):
     spec, uri = parse_spec(FAST), MlflowTracker().uri
     watched = TrainingJob(spec, uri, watch=checked_watch(early_edition(workplace), "", []))
     runs = [
-        in_one_go(training_steps(job, lambda: False, lambda news: None)).run_id
+        run_to_completion(training_steps(job, lambda: False, lambda news: None)).run_id
         for job in (watched, TrainingJob(spec, uri))
     ]
     assert_equal_runs(*runs)
@@ -210,7 +217,7 @@ def watch(workplace):
 
 def train(watch, stop=lambda: False, **changes):
     job = TrainingJob(parse_spec(FAST | changes), MlflowTracker().uri, watch=watch)
-    return in_one_go(training_steps(job, stop, lambda news: None))
+    return run_to_completion(training_steps(job, stop, lambda news: None))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._accuracy import accuracies
 from fa_registry.lint.rules._feedback import on_alignment
 from fa_registry.lint.syntax import Syntax, words_in
@@ -16,7 +16,7 @@ MEASURED_ON = r"(eval|evaluation|probe|fixed|diag|diagnostic|align|alignment|ref
 NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNORECASE)
 
 
-class BatchAccuracy(Rule):
+class BatchAccuracy(LintRule):
     """Fires on an accuracy against labels of one batch, taken by `next(iter(…))` or named as what diagnostics are measured on.
 
     Only in texts on feedback alignment: elsewhere the accuracy of one batch is a look at the training's progress.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._cosine import handwritten
 from fa_registry.lint.syntax import Syntax, argument, open_ended
 
@@ -22,7 +22,7 @@ DEFAULT = 1e-8
 HARMLESS_BELOW = 1e-10  # gradients of 1e-10 are what a deep network really has
 
 
-class ClampedCosine(Rule):
+class ClampedCosine(LintRule):
     """Fires on torch's cosine with the default eps, or one of at least 1e-10, and on one written out by hand with such a floor.
 
     An eps the tree cannot evaluate is trusted.

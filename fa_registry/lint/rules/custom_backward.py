@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._cosine import quotients
 from fa_registry.lint.rules._custom_backward import feedback_functions, names_feedback
 from fa_registry.lint.rules._feedback import MEASURES
@@ -25,7 +25,7 @@ REFERENCE = re.compile(
 )
 
 
-class CustomBackward(Rule):
+class CustomBackward(LintRule):
     """Report a custom autograd Function without its weight in the backward pass, and alignments with such a model's `.grad`.
 
     A text that measures with `gradient="forward"` needs no report of the Function. An alignment between two gradients is

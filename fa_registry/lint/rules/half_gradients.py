@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
@@ -16,7 +16,7 @@ GRADIENTS = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad"
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
 
 
-class HalfGradients(Rule):
+class HalfGradients(LintRule):
     """Fires where a module computes in float16 and also takes gradients that no GradScaler has scaled.
 
     A loss that goes through scaler.scale(…) (or apex's scale_loss) is exempt: scaling is what keeps small gradients above

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._flow import CRITERION, GRADIENT, Flow, is_own
 from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, number
 
 NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
 
 
-class MeanReduced(Rule):
+class MeanReduced(LintRule):
     """Fires on a norm along the sample's axes of a gradient of a mean-reduced loss, all within one function.
 
     Gradients of parameters have no sample axis and do not count, nor does a norm along axis 0, nor a batch of one. A

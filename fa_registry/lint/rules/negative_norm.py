@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.syntax import Syntax, argument, number, open_ended
 
 # Dotted name → the negative orders that are meant there: a matrix has a smallest singular value (−2).
@@ -21,7 +21,7 @@ HARMLESS = sys.stdlib_module_names | {"", "numpy"}  # "" is a relative import
 NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "tensorflow", "cupy")
 
 
-class NegativeNorm(Rule):
+class NegativeNorm(LintRule):
     """Fires on a negative whole number passed by position as the order of a torch norm, without a dimension.
 
     `p=-1` by name is someone who wants that order; −1.0 can be no dimension; `x.norm(-1, 0)` shows that its author

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._accuracy import accuracies
 from fa_registry.lint.rules._cosine import handwritten
 from fa_registry.lint.rules._feedback import on_alignment
@@ -23,7 +23,7 @@ COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity", "
 TRAINS = ("backward", "step")
 
 
-class TrainingMode(Rule):
+class TrainingMode(LintRule):
     """Fires once in a file that builds a model with dropout or BatchNorm, measures it, and nowhere switches to eval mode.
 
     Measured is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.

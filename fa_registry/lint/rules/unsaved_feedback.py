@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._feedback import draws, filled_in_place, gamma_defaults, is_feedback, on_fourier_features
 from fa_registry.lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
 from fa_registry.lint.syntax import Syntax, argument
 
 
-class UnsavedFeedback(Rule):
+class UnsavedFeedback(LintRule):
     """Fires on a random feedback matrix that is a plain attribute of an nn.Module, and on a Γ of 1.0 for missing feedback.
 
     A class that registers anything under a computed name, or brings its own state_dict, is left alone.

@@ -54,7 +54,9 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mappi
             continue
         seen.add(place.name)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-            problems.append(f"also: expected the name of a study with a {FILE}, found {jsonio.found(place.name)}")
+            problems.append(
+                f"also: expected the name of a study with a {FILE}, found {jsonio.describe_value(place.name)}"
+            )
             continue
         try:
             raw, digest = jsonio.read_toml(path, f"{place.name}/{FILE}")
@@ -174,7 +176,7 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
         if not all(isinstance(item, str) for item in _list(raw.get(name))):
-            problems.append(f"{name}: expected texts, found {jsonio.found(raw[name])}")
+            problems.append(f"{name}: expected texts, found {jsonio.describe_value(raw[name])}")
     for name, setting in _dict(raw.get("setting")).items():
         problems += fields(f"setting.{name}", setting, SETTING, ("architecture", "dataset", "epochs"))
     for name, margin in _dict(raw.get("margin")).items():
@@ -190,14 +192,14 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
 def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
     """Unknown, missing and wrongly typed keys of one table."""
     if not isinstance(table, Mapping):
-        yield f"{where}: expected a table, found {jsonio.found(table)}"
+        yield f"{where}: expected a table, found {jsonio.describe_value(table)}"
         return
     before = f"{where}." if where else ""
     for name, value in table.items():
         if name not in known:
             yield unknown_field_text(before, "key", name, known)
         elif not _is(value, known[name]) and not (name == "site" and _is(value, int) and value >= 0):
-            yield f"{before}{name}: expected {KINDS[known[name]]}, found {jsonio.found(value)}"
+            yield f"{before}{name}: expected {KINDS[known[name]]}, found {jsonio.describe_value(value)}"
     yield from (f"{before}{name}: missing" for name in needed if table.get(name) in (None, "", []))
 
 
@@ -260,7 +262,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if given == {"values"}:
         values = _list(figure["values"])
         if len(values) < 2 or not all(_is(value, float) for value in values):
-            yield f"{where}.values: expected two or more finite numbers, found {jsonio.found(figure['values'])}"
+            yield f"{where}.values: expected two or more finite numbers, found {jsonio.describe_value(figure['values'])}"
     ends = [figure[name] for name in ("low", "high") if name in given and _is(figure[name], float)]
     if len(ends) == 2 and ends[0] >= ends[1]:
         yield f"{where}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
@@ -269,7 +271,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
         yield f"{where}.n: expected at least 2, found {figure['n']}; a figure of one run is a value"
     if given == {"never"} and figure["never"] is not True:
-        yield f"{where}.never: expected true, found {jsonio.found(figure['never'])}"
+        yield f"{where}.never: expected true, found {jsonio.describe_value(figure['never'])}"
 
 
 def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:

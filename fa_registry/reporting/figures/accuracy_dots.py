@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fa_registry.protocol.cases import common_chance
+from fa_registry.metrics import over_seeds, quantity_of
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds, quantity_of
+from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, data_uri, from_frame, padded
+from fa_registry.reporting.figures.figure_panels import LABEL, SMALL, WIDTH, data_uri, from_frame, padded
 from fa_registry.reporting.figures.style import (
     CHANCE_LOOK,
     CONTROL,
@@ -23,16 +23,16 @@ from fa_registry.reporting.figures.style import (
     PALETTE,
     TICK,
     Canvas,
-    Drawn,
+    RenderedFigure,
     panel,
     ticks,
 )
 from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
-from fa_registry.reporting.lookups import scalar_estimate
+from fa_registry.reporting.report_values import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import Number, Plate, Row, RowGroup
-from fa_registry.visible import visible
+from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.text_safety import escape_control
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name
@@ -70,7 +70,7 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
     return rule, threshold, frozen + threshold / 100
 
 
-def accuracy_plate(groups: Sequence[Group], dpi: int) -> Plate | None:
+def accuracy_plate(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     """The figure of one setting; None where no run has an accuracy."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
@@ -84,7 +84,7 @@ def accuracy_plate(groups: Sequence[Group], dpi: int) -> Plate | None:
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
     drawn = draw(frame, dpi)
-    return Plate(
+    return FigurePanel(
         TITLE,
         f"{TITLE}: {'; '.join(_in_words(frame))}.{f' Dashed line: {words}.' if words else ''}",
         caption,
@@ -130,7 +130,7 @@ def _number(cell: pd.Series | None) -> Number:
     return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 
-def draw(frame: pd.DataFrame, dpi: int) -> Drawn:
+def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
@@ -140,7 +140,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> Drawn:
     axes.set(
         xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], least=0.04), ylim=(len(methods) - 0.5, -0.5)
     )
-    axes.set_yticks(range(len(methods)), map(visible, names), color=INK)
+    axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
     places = ticks(*axes.get_xlim(), 6)
     axes.set_xticks(places, [f"{100 * place:.4g}%" for place in places])
     axes.set_xlabel("accuracy, whole test set", fontsize=LABEL)

@@ -9,25 +9,25 @@ from typing import Any
 import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
+from fa_registry.metrics import NOT_CREDITED, over_seeds
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import NOT_CREDITED, over_seeds
 from fa_registry.records import Reading, RunRecord
-from fa_registry.reporting.figures.plates import (
+from fa_registry.reporting.figures.figure_panels import (
     LEFT,
     MOST,
-    Box,
-    Inches,
+    DrawingSurface,
+    PanelFrame,
     data_uri,
     from_frame,
     height_of,
     padded,
     small_multiples,
 )
-from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, Drawn, ticks, whole_ticks
+from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, RenderedFigure, ticks, whole_ticks
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import Number, Plate, Row, RowGroup
+from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
 DEVIATIONS = 2  # of the null's draws, half the band
@@ -68,7 +68,7 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
-def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> Plate | None:
+def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
     """The figure of one setting; None where no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
@@ -84,7 +84,7 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
     drawn = draw(numbers, dpi)
-    return Plate(
+    return FigurePanel(
         TITLE,
         f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_words(numbers))}.",
         caption,
@@ -136,10 +136,10 @@ def _known(value: float, reasons: pd.Series) -> Reading:
     return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
-def draw(numbers: pd.DataFrame, dpi: int) -> Drawn:
+def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
+    sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     shown = numbers[numbers["method"].isin(methods)]
     counted = shown[~shown["exact"]]
     last = int(shown["site"].max())
@@ -158,7 +158,7 @@ def draw(numbers: pd.DataFrame, dpi: int) -> Drawn:
     return sheet.png([BAND], [PALETTE[0], CONTROL])
 
 
-def _key(sheet: Inches) -> None:
+def _key(sheet: DrawingSurface) -> None:
     """What the marks are, in a line over all panels."""
     at = 0.11
     sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
@@ -169,7 +169,7 @@ def _key(sheet: Inches) -> None:
     sheet.text(LEFT + 2.12, at, "null: fresh feedback of the same kind")
 
 
-def _panel(sheet: Inches, box: Box, rows: pd.DataFrame) -> None:
+def _panel(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame) -> None:
     sites = _over_runs(rows)
     band = sites.dropna(subset=["low", "high"])
     if len(band):

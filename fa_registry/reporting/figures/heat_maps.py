@@ -13,27 +13,27 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
+from fa_registry.metrics import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replayed import series_sentence
-from fa_registry.quantities import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.figures.plates import (
+from fa_registry.reporting.figures.figure_panels import (
     LEFT,
     MOST,
-    Box,
-    Inches,
+    DrawingSurface,
+    PanelFrame,
     data_uri,
     from_frame,
     height_of,
     small_multiples,
 )
-from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, Drawn, whole_ticks
+from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, RenderedFigure, whole_ticks
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.values import Number, Plate, Row, RowGroup
+from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 
 HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
@@ -93,13 +93,15 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     return series.sites[site][series.epochs.index(epoch)]
 
 
-def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[Plate, ...]:
+def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
     """The figures of one setting, of the quantities that were followed site by site."""
     made = (_plate(panel, groups, dpi, cards) for panel in BY_SITE)
     return tuple(plate for plate in made if plate)
 
 
-def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> Plate | None:
+def _plate(
+    panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
+) -> FigurePanel | None:
     numbers = heat_numbers(panel, groups, cards)
     if numbers["value"].isna().all():
         return None
@@ -107,7 +109,7 @@ def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, 
     epochs = sorted(numbers["epoch"].unique().tolist())
     shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
     drawn = draw(panel, numbers, rule[1] if rule else None, dpi)
-    return Plate(
+    return FigurePanel(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
         _caption(panel, numbers, rule)
@@ -160,14 +162,14 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
-def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> Drawn:
+def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> RenderedFigure:
     """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     shown = numbers[numbers["method"].isin(methods)]
     sites = shown[~_nowhere(shown)]["site"]
     counted = shown[~shown["exact"]]["value"].dropna()
     scale = growth(counted, threshold) if panel.log else signed(counted)
-    sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
+    sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     bar(sheet, scale, panel.label, LEFT, 0.1)
     last = shown.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
@@ -181,7 +183,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     return sheet.png(scale.colours, [HATCH, LIMIT])
 
 
-def _cells(sheet: Inches, box: Box, rows: pd.DataFrame, scale: Scale) -> None:
+def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
     """A field an epoch and site, as wide as the epochs until the next one that is drawn."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
@@ -281,7 +283,7 @@ def _power(power: float) -> str:
     return compact(float(f"{10.0 ** min(power, 308):.2g}"))
 
 
-def bar(sheet: Inches, scale: Scale, words: str, left: float, top: float) -> None:
+def bar(sheet: DrawingSurface, scale: Scale, words: str, left: float, top: float) -> None:
     """The colours side by side with the numbers at their ends; the rule's limit as a line across."""
     first, last = scale.edges[0], scale.edges[-1]
 

@@ -13,9 +13,9 @@ import numpy as np
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replayed import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
+from fa_registry.reporting.figures.figure_panels import data_uri
 from fa_registry.reporting.figures.gamma_null import gamma_plate
 from fa_registry.reporting.figures.heat_maps import heat_plates
-from fa_registry.reporting.figures.plates import data_uri
 from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
@@ -29,9 +29,9 @@ from fa_registry.reporting.figures.trajectories import (
 )
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import Listed, Picture, Plate, SettingFigures
+from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigures, Truncated
 
-Figured = TypeVar("Figured", Picture, Plate)
+Figured = TypeVar("Figured", Picture, FigurePanel)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and for its figures however long the rest of it is
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
@@ -42,7 +42,7 @@ PLATE_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
-) -> Listed[SettingFigures]:
+) -> Truncated[SettingFigures]:
     """The figures, setting by setting until the page is full; a method keeps its colour over all trajectories.
 
     First every setting gets its trajectories and its accuracies, the first one whatever they take; then what room is left
@@ -64,10 +64,10 @@ def setting_figures(
             made.append(SettingFigures(members[0].setting, *shown))
         for place, members in enumerate(drawable[: len(made)]):
             made[place], room = _with_sites(made[place], members, cards, dpi, room)
-    return Listed(tuple(made), len(drawable))
+    return Truncated(tuple(made), len(drawable))
 
 
-def room_beside(page: int) -> int:
+def bytes_left(page: int) -> int:
     """Bytes for the figures of a page that has so many without them."""
     return max(LEAST_ROOM, PAGE - page)
 
@@ -101,7 +101,7 @@ def _bare(figure: Figured) -> Figured:
     return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
 
 
-def size_of(figure: Picture | Plate) -> int:
+def size_of(figure: Picture | FigurePanel) -> int:
     """Bytes of the page that the figure and its table take, about."""
     bare = len(figure.uri) + len(figure.alt.encode())
     if isinstance(figure, Picture):

@@ -34,13 +34,13 @@ VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
 LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
 
 
-class Drawn(bytes):
+class RenderedFigure(bytes):
     """A figure as PNG, which can be written for paper too: the same bytes again, since no date and no random id is in them.
 
     The figure itself is private: templates that a user brings see this object, and must not have what writes files.
     """
 
-    def __new__(cls, png: bytes, figure: Figure) -> Drawn:
+    def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
         made = super().__new__(cls, png)
         made._figure = figure
         return made
@@ -60,10 +60,10 @@ class Canvas:
         self.figure = Figure(figsize=(width, height), dpi=dpi)
         self._pixels = FigureCanvasAgg(self.figure)
 
-    def png(self, flat: Iterable[str], used: Iterable[str]) -> Drawn:
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> RenderedFigure:
         """The figure as it is now, by the colours that were drawn with; see `compressed`."""
         self._pixels.draw()
-        return Drawn(compressed(np.asarray(self._pixels.buffer_rgba()), flat, used), self.figure)
+        return RenderedFigure(compressed(np.asarray(self._pixels.buffer_rgba()), flat, used), self.figure)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:

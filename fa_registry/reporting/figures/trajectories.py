@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from fa_registry.protocol.cases import common_chance
+from fa_registry.metrics import REFERENCE_BATCH, SUBJECTS, label_of, quantity_of, symbol_of
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import REFERENCE_BATCH, SUBJECTS, label_of, quantity_of, symbol_of
+from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.style import (
     CHANCE_LOOK,
@@ -28,14 +28,14 @@ from fa_registry.reporting.figures.style import (
     LIMIT_DASH,
     TICK,
     Canvas,
-    Drawn,
+    RenderedFigure,
     ticks,
     whole_ticks,
 )
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.values import Number
-from fa_registry.visible import visible
+from fa_registry.reporting.view_models import Number
+from fa_registry.text_safety import escape_control
 
 LIMIT_LOOK: Mapping[str, object] = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH})
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
@@ -45,7 +45,7 @@ MOST = 308  # decades a double holds
 
 def trajectory_png(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
-) -> Drawn:
+) -> RenderedFigure:
     """The picture of one panel in one setting, to be drawn inside of `styled`. shades: see `colours`. Its numbers: `curves`."""
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
@@ -130,13 +130,13 @@ def _handles(
     looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
     """The legend's entries: methods, the limit, the frozen band."""
-    names = map(visible, short_names(list(looks), LEGEND_LETTERS))
+    names = map(escape_control, short_names(list(looks), LEGEND_LETTERS))
     made = [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
         for name, (colour, dash) in zip(names, looks.values(), strict=True)
     ]
     if rule:
-        made.append(Line2D([], [], **LIMIT_LOOK, label=f"{visible(rule[0])} limit, {compact(rule[1])}"))
+        made.append(Line2D([], [], **LIMIT_LOOK, label=f"{escape_control(rule[0])} limit, {compact(rule[1])}"))
     if band:
         made.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
     return made

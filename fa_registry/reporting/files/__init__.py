@@ -19,7 +19,7 @@ class ReportFile:
     """
 
     name: str
-    words: str
+    description: str
     write: Callable[[AuditReport, Path], None]
     recorded: bool = False
 

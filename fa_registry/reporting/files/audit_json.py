@@ -10,7 +10,7 @@ from typing import Any
 
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files import ReportFile
-from fa_registry.visible import json_text
+from fa_registry.text_safety import json_text
 
 # Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
 LAID_OUT = (AuditReport, SecondOpinion, Reproduction)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fa_registry.protocol.shipped import edition_words
-from fa_registry.quantities import AUDIT_TABLE, NONE, Known, Quantity, held, of_a_run, quantity_of, symbol_of
+from fa_registry.metrics import AUDIT_TABLE, NONE, Known, Metric, metrics_of_cards, quantity_of, run_metrics, symbol_of
+from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.files import ReportFile
-from fa_registry.reporting.lookups import Frozen, audit_columns, figure, scalar
-from fa_registry.visible import json_text, visible
+from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run, scalar_metric
+from fa_registry.text_safety import escape_control, json_text
 
 REASONS = "reasons"
 EXCLUDED = "excluded"
@@ -29,7 +29,7 @@ def write_csv(report: AuditReport, path: Path) -> None:
     chosen = columns(report)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
-        writer.writerow([guarded(visible(column.name)) for column in chosen] + [REASONS])
+        writer.writerow([guarded(escape_control(column.name)) for column in chosen] + [REASONS])
         for row in rows(report):
             writer.writerow(_line(row, chosen))
         writer.writerows(_excluded(one, report, chosen) for one in report.excluded)
@@ -45,25 +45,27 @@ def unguarded(cell: str) -> str:
     return cell.removeprefix("'")
 
 
-def _line(row: Row, chosen: Sequence[Column]) -> list[str]:
+def _line(row: CsvRowSource, chosen: Sequence[CsvColumn]) -> list[str]:
     cells = {column.name: column.read(row) for column in chosen}
     reasons = {name: cell.reason for name, cell in cells.items() if isinstance(cell, Reading) and cell.value is None}
     return [_written(cell) for cell in cells.values()] + [_reasons(reasons)]
 
 
-def _written(cell: Cell) -> str:
+def _written(cell: CsvCell) -> str:
     if isinstance(cell, str):
-        return guarded(visible(cell))
+        return guarded(escape_control(cell))
     if isinstance(cell, Reading):
         return "" if cell.value is None else repr(cell.value)  # repr reads back as the very same number
     return str(cell)
 
 
-def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[Column]) -> list[str]:
+def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
     """A run that was not judged is no number anywhere, and still no run that a table may drop in silence."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
     known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
-    return [guarded(visible(known.get(column.name, ""))) for column in chosen] + [_reasons({EXCLUDED: one.reason})]
+    return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
+        _reasons({EXCLUDED: one.reason})
+    ]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
@@ -79,7 +81,7 @@ FIRST = "the epoch at which it first fires; empty where it never does, or where 
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRowSource:
     """What a line is read from. verdicts: one an edition, the leading one first; findings: by the leading edition's rules."""
 
     report: AuditReport
@@ -89,67 +91,69 @@ class Row:
     findings: Mapping[str, Finding]
 
 
-Cell = str | int | float | bool | Reading
+CsvCell = str | int | float | bool | Reading
 
 
 @dataclass(frozen=True)
-class Column:
+class CsvColumn:
     """kind: text, integer, number or boolean. A Reading without a value leaves the cell empty and says why in `reasons`."""
 
     name: str
-    words: str
+    description: str
     kind: str
-    read: Callable[[Row], Cell]
+    read: Callable[[CsvRowSource], CsvCell]
 
 
-def _spec(name: str, words: str, kind: str = TEXT) -> Column:
-    return Column(name, words, kind, lambda row: getattr(row.run.record.spec, name))
+def _spec(name: str, words: str, kind: str = TEXT) -> CsvColumn:
+    return CsvColumn(name, words, kind, lambda row: getattr(row.run.record.spec, name))
 
 
-def _number(name: str, quantity: Quantity, known: Known) -> Column:
+def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
     unit = f", {'a fraction of 1' if quantity.unit == 'fraction' else quantity.unit}" if quantity.unit else ""
 
-    def read(row: Row) -> Cell:
-        return figure(row.run, quantity, row.frozen, known).reading
+    def read(row: CsvRowSource) -> CsvCell:
+        return metric_of_run(row.run, quantity, row.frozen, known).reading
 
-    return Column(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
+    return CsvColumn(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
 
 
 WHO = (
-    Column("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
-    Column("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
-    Column("selection", "what was audited, in words", TEXT, lambda row: row.report.selection),
-    Column("setting", "what runs are compared within, in words", TEXT, lambda row: row.run.record.setting),
+    CsvColumn("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
+    CsvColumn("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
+    CsvColumn("selection", "what was audited, in words", TEXT, lambda row: row.report.selection),
+    CsvColumn("setting", "what runs are compared within, in words", TEXT, lambda row: row.run.record.setting),
     _spec("method", "the credit rule"),
-    Column("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
+    CsvColumn("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
     _spec("control", "none, or which control this run is"),
     _spec("penalty", "strength λ of the residual penalty", NUMBER),
     _spec("architecture", "the model"),
-    Column("architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)),
+    CsvColumn(
+        "architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)
+    ),
     _spec("dataset", "the data set"),
     _spec("seed", "of the run", WHOLE),
     _spec("epochs", "asked for", WHOLE),
-    Column("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
+    CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
 )
 JUDGED = (
-    Column(
+    CsvColumn(
         "status",
         "complete, diverged, failed, or excluded: it was not judged",
         TEXT,
         lambda row: row.run.record.status,
     ),
-    Column(
+    CsvColumn(
         "integrity", "verified, mismatch, unverifiable or trusted", TEXT, lambda row: row.run.record.integrity.state
     ),
-    Column("edition", "whose rules lead", TEXT, lambda row: edition_words(row.report.edition)),
-    Column("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
-    Column(
+    CsvColumn("edition", "whose rules lead", TEXT, lambda row: describe_edition(row.report.edition)),
+    CsvColumn("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
+    CsvColumn(
         "outcome",
         "of the leading edition's verdict: pass, warn, fail, incomplete, control",
         TEXT,
         lambda row: row.run.verdict.outcome,
     ),
-    Column("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
+    CsvColumn("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
 )
 NUMBERS = {  # column → its quantity
     "accuracy": "accuracy",
@@ -163,15 +167,17 @@ NUMBERS = {  # column → its quantity
 }
 
 
-def columns(report: AuditReport) -> tuple[Column, ...]:
+def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
     """The columns of a report in their order: which rules, editions, aggregates of Γ and further numbers there are is its own."""
-    editions = tuple(edition_words(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions)))
+    editions = tuple(
+        describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
+    )
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    known = held(report.cards)
+    known = metrics_of_cards(report.cards)
     shown = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], known)
-    others = {one.name: one for one in (*of_a_run(scalars, known), *shown)}
+    others = {one.name: one for one in (*run_metrics(scalars, known), *shown)}
     others = {
         name: one for name, one in others.items() if not name.startswith("gamma_") and name not in NUMBERS.values()
     }
@@ -182,9 +188,9 @@ def columns_of(
     editions: Sequence[str],
     rules: Sequence[str],
     gammas: Sequence[str],
-    others: Sequence[Quantity],
+    others: Sequence[Metric],
     known: Known = NONE,
-) -> tuple[Column, ...]:
+) -> tuple[CsvColumn, ...]:
     """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ.
 
     others: what a run has one number of and no column here. One of the name of a column that is there has a `_2` behind it.
@@ -194,7 +200,7 @@ def columns_of(
     return (*ours, *(_number(f"{one.name}_2" if one.name in taken else one.name, one, known) for one in others))
 
 
-def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[Column, ...]:
+def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[CsvColumn, ...]:
     return (
         *WHO,
         *JUDGED,
@@ -205,32 +211,32 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
     )
 
 
-def rows(report: AuditReport) -> Iterator[Row]:
+def rows(report: AuditReport) -> Iterator[CsvRowSource]:
     """One a judged run, in the report's order."""
     frozen = Frozen.of(report)
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
         said = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield Row(report, run, frozen, (run.verdict, *said), {one.rule: one for one in run.findings})
+        yield CsvRowSource(report, run, frozen, (run.verdict, *said), {one.rule: one for one in run.findings})
 
 
-def _verdict(edition: str, place: int, editions: Sequence[str]) -> Column:
+def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
     """Two files of a user's may give their editions one name: the later then has its place behind it."""
     name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
-    return Column(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
+    return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
 
 
-def _gamma(name: str) -> Column:
+def _gamma(name: str) -> CsvColumn:
     words = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
-    return Column(name, words, NUMBER, lambda row: scalar(row.run.record, name))
+    return CsvColumn(name, words, NUMBER, lambda row: scalar_metric(row.run.record, name))
 
 
-def _rule(rule: str) -> Iterator[Column]:
+def _rule(rule: str) -> Iterator[CsvColumn]:
     """Five columns a rule of the leading edition; a run that it did not judge leaves them empty."""
     absent = Reading(None, f"{rule} did not judge this run")
 
-    def column(name: str, words: str, kind: str, pick: Callable[[Finding], Cell]) -> Column:
-        return Column(
+    def column(name: str, words: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
+        return CsvColumn(
             f"{name}_{rule}", words, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
         )
 
@@ -256,7 +262,7 @@ def _rule(rule: str) -> Iterator[Column]:
     )
 
 
-def _first_fire(finding: Finding) -> Cell:
+def _first_fire(finding: Finding) -> CsvCell:
     return "" if finding.first_fire is None else finding.first_fire
 
 

@@ -17,13 +17,13 @@ from typing import TextIO
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
+from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
 from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.labels import group_label
 from fa_registry.statistics import CONFIDENCE, level_words
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 Element = ElementTree.Element
 ELEMENTS = {"fail": "failure", "error": "error", "not_applicable": "skipped", "skipped": "skipped", "waived": "skipped"}
@@ -43,7 +43,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
             _write(suite, body)
         attributes = "".join(f' {name}="{count}"' for name, count in total.items())
         stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-        stream.write(f"<testsuites name={quoteattr(visible(report.title))}{attributes}>\n")
+        stream.write(f"<testsuites name={quoteattr(escape_control(report.title))}{attributes}>\n")
         body.seek(0)
         shutil.copyfileobj(body, stream)
         stream.write("</testsuites>\n")
@@ -63,7 +63,7 @@ def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
     suite = _element("testsuite", name=name, tests=len(cases), **counts)
     properties = ElementTree.SubElement(suite, "properties")
     edition = report.edition
-    context = {"selection": report.selection, "edition": edition_words(edition), "edition digest": edition.digest}
+    context = {"selection": report.selection, "edition": describe_edition(edition), "edition digest": edition.digest}
     context |= {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
     properties.extend(_element("property", name=key, value=value) for key, value in context.items())
     suite.extend(cases)
@@ -89,7 +89,7 @@ def _finding(case: Element, finding: Finding) -> Element:
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, words, finding.sentence)
     else:
         output = ElementTree.SubElement(case, "system-out")
-        output.text = visible(f"{finding.outcome}\n{words}")
+        output.text = escape_control(f"{finding.outcome}\n{words}")
     return case
 
 
@@ -115,7 +115,7 @@ def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -
     """JUnit's skipped has a message alone; failure and error have a type too."""
     typed = tag != "skipped"
     element = _element(tag, message=message or text, **({"type": kind} if typed else {}))
-    element.text = visible(text if typed else f"{kind}\n{text}")
+    element.text = escape_control(text if typed else f"{kind}\n{text}")
     case.append(element)
 
 
@@ -126,7 +126,7 @@ def _excluded(run: Exclusion) -> Element:
 
 
 def _element(tag: str, **attributes: object) -> Element:
-    return Element(tag, {name: visible(str(value)) for name, value in attributes.items()})
+    return Element(tag, {name: escape_control(str(value)) for name, value in attributes.items()})
 
 
 def _write(suite: Element, stream: TextIO) -> None:

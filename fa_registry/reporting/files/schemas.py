@@ -14,7 +14,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from fa_registry import jsonio
-from fa_registry.quantities import Quantity
+from fa_registry.metrics import Metric
 from fa_registry.records import OUTCOMES, SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff
 from fa_registry.reporting.files import junit, report_files
@@ -120,7 +120,7 @@ were trained again by their specification. Exit code 0: nothing changed but the 
 were trained again and the order of runs; 1: something is listed; 2: one of the two is no audit.json of this schema.
 The file is one object, an AuditDiff; the records of audit.json stand in it as they stand there.
 """
-OTHER = Quantity(
+OTHER = Metric(
     "QUANTITY", words="of another package's diagnostic, which a run has one of; words and unit are on its card"
 )
 
@@ -131,7 +131,7 @@ def document() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield START.replace("{files}", "\n".join(f"- `{file.name}`: {file.words}" for file in report_files()))
+    yield START.replace("{files}", "\n".join(f"- `{file.name}`: {file.description}" for file in report_files()))
     audit = audit_schema()
     yield from _records(audit, ())
     yield AUDIT_CSV
@@ -188,7 +188,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
-        yield f"`{column.name}`", column.kind, column.words
+        yield f"`{column.name}`", column.kind, column.description
     yield f"`{REASONS}`", TEXT, "JSON: name of an empty column → why it is empty; `excluded` → why a run was not judged"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fa_registry.analyses import CATALOG, Analyser, Analysis, Cell, Column, Table
+from fa_registry.analyses import CATALOG, Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
-from fa_registry.reporting.figures.plates import data_uri
-from fa_registry.reporting.values import Listed, Number, Row
+from fa_registry.reporting.figures.figure_panels import data_uri
+from fa_registry.reporting.view_models import Number, Row, Truncated
 
 ROOM, LEAST = 190_000, 40_000  # bytes of the page for them, and what is left where one more is worth drawing
 DPI = 104  # of their figures, which are half as wide again as the others
@@ -47,7 +47,7 @@ class PageAnalysis:
     source: str
     setting: str
     columns: tuple[tuple[str, str, bool], ...]
-    rows: Listed[Row[AnswerCell]]
+    rows: Truncated[Row[AnswerCell]]
     uri: str
     alt: str
     remarks: tuple[str, ...]
@@ -117,7 +117,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         analysis.source,
         setting,
         tuple((column.name.replace("_", " "), _words(column), column.kind != "text") for column in columns),
-        Listed(tuple(rows), len(table.rows)),
+        Truncated(tuple(rows), len(table.rows)),
         data_uri(image),
         f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
         tuple(remark for remark in analysis.remarks if remark not in report.remarks),
@@ -125,7 +125,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
     )
 
 
-def _columns(table: Table) -> tuple[list[Column], str]:
+def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
     """Those to print; a setting that all rows share stands over the table, not in every row."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
@@ -133,11 +133,11 @@ def _columns(table: Table) -> tuple[list[Column], str]:
     return [column for column in table.columns if column.name != "setting"], settings.pop()
 
 
-def _words(column: Column) -> str:
+def _words(column: AnalysisColumn) -> str:
     return f"{column.words} ({column.unit})" if column.unit else column.words
 
 
-def _cell(cell: Cell, column: Column) -> AnswerCell:
+def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
     """As the terminal prints it: `rejects 2 of 3`, `accepts`, 93.4 % with its interval, never."""
     if cell.reading is None:
         return AnswerCell(cell.text)
@@ -150,7 +150,7 @@ def _cell(cell: Cell, column: Column) -> AnswerCell:
     return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval, some=some)
 
 
-def _ids(cells: Iterable[Cell]) -> tuple[str, ...]:
+def _ids(cells: Iterable[AnalysisCell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run_id for cell in cells for run_id in cell.run_ids))
 
 

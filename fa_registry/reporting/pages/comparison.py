@@ -11,48 +11,48 @@ from typing import Any
 import pandas as pd
 
 from fa_registry import jsonio
-from fa_registry.protocol.credit import exact_sites
-from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.replayed import proof, series_label
-from fa_registry.quantities import (
+from fa_registry.metrics import (
     AGGREGATES,
     COMPARED_SITES,
     GEOMETRIC,
     PAIRED,
     SPREAD,
     Known,
-    Quantity,
-    further,
-    held,
-    of_a_run,
+    Metric,
+    metrics_of_cards,
+    other_metrics,
     quantity_of,
+    run_metrics,
 )
+from fa_registry.protocol.credit import exact_sites
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label, means_in_words
-from fa_registry.reporting.lookups import (
+from fa_registry.reporting.pages.form_tables import entry, first_fires
+from fa_registry.reporting.report_values import (
     Columns,
     Frozen,
     audit_columns,
-    estimate,
-    figure,
     figure_estimate,
     finding_rows,
+    metric_of_run,
     scalar_estimate,
+    seed_estimate,
     site_row,
 )
-from fa_registry.reporting.pages.form_tables import entry, first_fires
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import (
+from fa_registry.reporting.view_models import (
     Count,
     Entry,
     Estimate,
     FindingRow,
-    Listed,
     Number,
     SeedValue,
     SettingFigures,
+    Truncated,
     documented,
 )
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
@@ -69,7 +69,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
     """
     parts, left_out = settings_shared(chosen)
     frozen = Frozen.of(report)
-    columns = audit_columns(_runs(chosen), known=held(report.cards))
+    columns = audit_columns(_runs(chosen), known=metrics_of_cards(report.cards))
     followed = tuple(
         (_side(part, columns, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts
     )
@@ -83,9 +83,9 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
         means=means_in_words(columns),
         parts=followed,
-        excluded=Listed.first(MOST, report.excluded),
+        excluded=Truncated.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
-        commands=Listed.first(MOST, [command(run.record.spec) for run in _runs(chosen)]),
+        commands=Truncated.first(MOST, [command(run.record.spec) for run in _runs(chosen)]),
     )
 
 
@@ -108,12 +108,12 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
 
 def _side(
     columns: Sequence[Group], quantities: Columns, frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]
-) -> SideBySide:
-    fields, known = differing_fields(columns), held(cards)
+) -> SettingComparison:
+    fields, known = differing_fields(columns), metrics_of_cards(cards)
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
     apart = ", ".join(field.field for field in fields if of_setting(field))
-    return SideBySide(
+    return SettingComparison(
         setting=" / ".join(settings),
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=apart),
@@ -144,7 +144,7 @@ def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Ite
     """What a run has one number of and no column here: what a form has in its lines, and what no table names."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
     there = {*(column.name for column in quantities), *AGGREGATES}
-    for quantity in of_a_run(measured, known):
+    for quantity in run_metrics(measured, known):
         if quantity.name not in there:
             yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
 
@@ -155,7 +155,7 @@ def _aggregates(columns: Sequence[Group]) -> Iterator[ComparedQuantity]:
         yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
 
 
-def _compared(quantity: Quantity, estimates: Iterable[Estimate]) -> ComparedQuantity:
+def _compared(quantity: Metric, estimates: Iterable[Estimate]) -> ComparedQuantity:
     return ComparedQuantity(quantity.name, quantity.symbol, quantity.words, quantity.label, tuple(estimates))
 
 
@@ -293,7 +293,7 @@ class PairedRow:
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class SettingComparison:
     """What can be compared: the columns of one setting; or, not comparable, columns of several. why_not: then."""
 
     setting: str
@@ -321,12 +321,12 @@ class CompareContext:
     )
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
     means: str = documented("which mean over seeds each quantity has", "text")
-    parts: tuple[tuple[SideBySide, SettingFigures], ...] = documented(
+    parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
         "the comparison, one part a setting, with its figures", "see each part"
     )
-    excluded: Listed[Exclusion] = documented("runs that belong to it but cannot be judged, and why", "runs")
+    excluded: Truncated[Exclusion] = documented("runs that belong to it but cannot be judged, and why", "runs")
     remarks: tuple[str, ...] = documented("what is left out, and what the audit says besides", "text")
-    commands: Listed[str] = documented("the command lines that train these runs again", "shell")
+    commands: Truncated[str] = documented("the command lines that train these runs again", "shell")
 
 
 # What differs in the specifications of the columns of a comparison, and nothing of what is the same.
@@ -376,7 +376,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
 
     cards: hold the quantities, and know where credit is exact.
     """
-    known = held(cards)
+    known = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
     return tuple(
         ComparedSites(
@@ -386,7 +386,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
             rows,
             tuple(_exact(quantity.name, len(rows), one, cards) for one in groups),
         )
-        for quantity in (*map(quantity_of, COMPARED_SITES), *further(measured, known))
+        for quantity in (*map(quantity_of, COMPARED_SITES), *other_metrics(measured, known))
         if (rows := tuple(_rows(quantity, groups)))
     )
 
@@ -397,20 +397,20 @@ def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str,
     return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
 
-def _rows(quantity: Quantity, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
+def _rows(quantity: Metric, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
     count = max((len(site_row(run.record, quantity.name)) for group in groups for run in group.runs), default=0)
     for site in range(count):
         yield site, tuple(_estimate(quantity, site, group) for group in groups)
 
 
-def _estimate(quantity: Quantity, site: int, group: Group) -> Estimate:
+def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
     values = []
     for run in group.runs:
         row = site_row(run.record, quantity.name)
         missing = Reading(None, f"site {site} was not measured")
         reading = row[site] if site < len(row) else missing
         values.append(SeedValue(run.record.spec.seed, Number(reading, quantity.kind, (run.record.run_id,))))
-    return estimate(quantity, values)
+    return seed_estimate(quantity, values)
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
@@ -460,13 +460,15 @@ def seeds_of(group: Group) -> set[int]:
     return {run.record.spec.seed for run in group.runs}
 
 
-def _readings(group: Group, quantity: Quantity, frozen: Frozen) -> dict[tuple[int, str], Reading]:
+def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
     """(seed, run id) → the reading as it is subtracted."""
-    found = {(run.record.spec.seed, run.record.run_id): figure(run, quantity, frozen).reading for run in group.runs}
+    found = {
+        (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
+    }
     return {key: _subtracted(reading, quantity) for key, reading in found.items()}
 
 
-def _subtracted(reading: Reading, quantity: Quantity) -> Reading:
+def _subtracted(reading: Reading, quantity: Metric) -> Reading:
     """Fractions in percentage points, and what lives on a ratio scale by its logarithm."""
     if reading.value is None:
         return reading
@@ -475,7 +477,7 @@ def _subtracted(reading: Reading, quantity: Quantity) -> Reading:
     return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: has no logarithm")
 
 
-def _difference(quantity: Quantity) -> tuple[str, str]:
+def _difference(quantity: Metric) -> tuple[str, str]:
     """Unit and kind of a difference of what `_subtracted` gives."""
     if quantity.mean == GEOMETRIC:
         return "decades", "num"
@@ -483,7 +485,7 @@ def _difference(quantity: Quantity) -> tuple[str, str]:
 
 
 def _row(
-    quantity: Quantity,
+    quantity: Metric,
     first: Group,
     second: Group,
     a: Mapping[tuple[int, str], Reading],
@@ -513,7 +515,7 @@ def _row(
     )
 
 
-def _without(quantity: Quantity, first: Group, second: Group, reason: str) -> PairedRow:
+def _without(quantity: Metric, first: Group, second: Group, reason: str) -> PairedRow:
     none = Reading(None, reason)
     labels = group_label(first), group_label(second)
     unit, kind = _difference(quantity)

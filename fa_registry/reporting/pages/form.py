@@ -9,35 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import UsageError
+from fa_registry.metrics import BESIDE_CONTROL, HEADLINE_GAMMA, RUN_SCALARS, SUBJECTS, quantity_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replayed import series_label
-from fa_registry.protocol.verdict import combined
+from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.quantities import (
-    BESIDE_CONTROL,
-    HEADLINE_GAMMA,
-    RUN_SCALARS,
-    SUBJECTS,
-    Quantity,
-    quantity_of,
-)
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
-from fa_registry.reporting.lookups import (
-    Frozen,
-    control_rows,
-    control_words,
-    figure_estimate,
-    finding_rows,
-    seed_row,
-)
-from fa_registry.reporting.pages import published_figures
+from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.form_tables import (
     NOT_RECORDED,
     UNKNOWN,
@@ -52,10 +37,18 @@ from fa_registry.reporting.pages.form_tables import (
     sites_of,
     words,
 )
-from fa_registry.reporting.pages.published_figures import ReproductionTable
+from fa_registry.reporting.pages.reproduction import ReproductionTable
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
-from fa_registry.reporting.sources import EvidenceRow, Sources, evidence
-from fa_registry.reporting.values import (
+from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
+from fa_registry.reporting.report_values import (
+    Frozen,
+    control_rows,
+    control_words,
+    figure_estimate,
+    finding_rows,
+    seed_row,
+)
+from fa_registry.reporting.view_models import (
     Blank,
     Cell,
     Claim,
@@ -67,7 +60,7 @@ from fa_registry.reporting.values import (
     FirstFire,
     JudgedBy,
     Link,
-    Metric,
+    MetricSummary,
     Row,
     RowGroup,
     SeedRow,
@@ -142,8 +135,8 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
-        reproduction=published_figures.table(report.reproduction, [run.record.run_id for run in group.runs]),
-        completing=completing(group.runs, excluded, report),
+        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        completing=completion_commands(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(written),
@@ -154,7 +147,7 @@ def _judged_by(
     edition: EditionReference, runs: Sequence[RunAudit], label: str, setting: str, sources: Sources
 ) -> JudgedBy:
     findings = finding_rows(runs, label, setting, sources.known)
-    return JudgedBy(edition, combined(run.verdict for run in runs), findings)
+    return JudgedBy(edition, combine_verdicts(run.verdict for run in runs), findings)
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -187,7 +180,9 @@ class FormContext:
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )
     differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
-    columns: tuple[Quantity, ...] = documented("the columns of numbers of the table of every seed", "see each quantity")
+    columns: tuple[MetricSummary, ...] = documented(
+        "the columns of numbers of the table of every seed", "see each quantity"
+    )
     seeds: tuple[SeedRow, ...] = documented(
         "one row a seed: run, status, verdict and headline numbers", "see each column"
     )
@@ -214,7 +209,7 @@ class FormContext:
     margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
     depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")
     gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
-    aggregates: tuple[Metric, ...] = documented("Γ by every aggregation, and their spread", "cosine")
+    aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
     gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
     gamma_exact: Table[Row[Cell]] = documented("the same of the sites that are exact by construction, folded", "cosine")
     exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 says nothing", "text")
@@ -273,7 +268,7 @@ def read_blanks(form: Path) -> dict[str, str]:
         ) from error
 
 
-def check_kept(written: Mapping[str, str], page: str, form: Path) -> None:
+def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None:
     """Raise UsageError unless the new page of `form` holds every word that people wrote, so that it may replace the old."""
     kept = _written(page, f"{form} as it would be written anew") if any(written.values()) else {}
     lost = [key for key, text in written.items() if text and kept.get(key) != text]
@@ -321,7 +316,9 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
 MOST_COMPLETING = 12  # lines that train; more runs than that are counted
 
 
-def completing(runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport) -> tuple[str, ...]:
+def completion_commands(
+    runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
+) -> tuple[str, ...]:
     """The lines after which nothing is missing: what is not there is trained, then all is audited again. None where nothing is.
 
     What the store lacks, a study trains by itself. A run that is finished and lacks a figure is trained again, by force.
@@ -349,7 +346,7 @@ def completing(runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: 
 
 def _whose_file(study: str) -> str:
     """A remark where a study did not ship with the package: it is found by its path, and an audit keeps no more than its name."""
-    shipped = {path.parent.name for path in resources.projects().glob("*/study.toml")}
+    shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: give the path of the study.toml that has this name"
 
 
@@ -423,12 +420,12 @@ def _comment(text: str) -> str:
 RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)</a>", re.DOTALL)
 
 
-def standing_alone(page: str) -> str:
+def inline_assets(page: str) -> str:
     """The HTML `page` with every link to a neighbouring file turned into its words, for its neighbours are not there."""
     return RELATIVE_LINK.sub(r"\1", page)
 
 
-def in_place_of_a_form(note: str) -> str:
+def placeholder_form(note: str) -> str:
     """A page for a run that has an older audit's form among its files and is not judged any more. note: shown as it is."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'

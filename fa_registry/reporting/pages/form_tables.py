@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import as_logged
-from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.quantities import (
+from fa_registry.metrics import (
     AGGREGATES,
     DEVIATIONS,
     DIAGNOSTICS,
@@ -18,25 +15,28 @@ from fa_registry.quantities import (
     SITE_TABLES,
     SPREAD,
     Known,
-    Quantity,
+    Metric,
     families,
-    further,
-    held,
+    metrics_of_cards,
+    other_metrics,
     quantity_of,
     symbol_of,
 )
+from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import as_logged
+from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.lookups import scalar, scalar_estimate, site_row
+from fa_registry.reporting.report_values import scalar_estimate, scalar_metric, site_row
 from fa_registry.reporting.text.filters import num
-from fa_registry.reporting.values import (
+from fa_registry.reporting.view_models import (
     CardLine,
     Cell,
     Entry,
     EntryValue,
     FirstFire,
-    Metric,
+    MetricSummary,
     Number,
     Row,
     RowGroup,
@@ -48,20 +48,20 @@ PER_RUN = "One number a run"
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
     """The tables that hold anything: scale and reference, credit and its null, perturbation, what no table names."""
-    known = held(report.cards)
+    known = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
-    tables = (*named, (FURTHER, list(further(measured, known))))
+    tables = (*named, (FURTHER, list(other_metrics(measured, known))))
     made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
     return tuple(table for table in made if table.rows)
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
     """What a run has one number of: stability at the middle, what no table names, the drift of the weights, …"""
-    known = held(report.cards)
+    known = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
-    quantities += [*further(measured, known), *_members(runs, known)]
+    quantities += [*other_metrics(measured, known), *_members(runs, known)]
     rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
     names = [quantity.name for quantity in quantities]
     notes = _notes((row.symbol, cell) for row in rows for cell in row.cells)
@@ -103,7 +103,7 @@ def _epoch(run: RunAudit, rule: str) -> str:
 
 
 def _site_table(
-    title: str, quantities: Iterable[Quantity], runs: Sequence[RunAudit], report: AuditReport
+    title: str, quantities: Iterable[Metric], runs: Sequence[RunAudit], report: AuditReport
 ) -> Table[RowGroup[Cell]]:
     shown = [one for one in quantities if _is_shown(one, runs)]
     sites = max((len(site_row(run.record, one.name)) for one in shown for run in runs), default=0)
@@ -116,14 +116,14 @@ def _site_table(
     return Table(title, columns, made, notes, _cards(names, report), _measured(names, runs))
 
 
-def _is_shown(quantity: Quantity, runs: Sequence[RunAudit]) -> bool:
+def _is_shown(quantity: Metric, runs: Sequence[RunAudit]) -> bool:
     lines = [site_row(run.record, quantity.name) for run in runs]
     if quantity.valued:
         return any(reading.value is not None for line in lines for reading in line)
     return quantity.always or any(lines)
 
 
-def _seed_row(quantity: Quantity, run: RunAudit, sites: int) -> Row[Cell]:
+def _seed_row(quantity: Metric, run: RunAudit, sites: int) -> Row[Cell]:
     cells = tuple(_cell(run, quantity.name, quantity.kind, site) for site in range(sites))
     return Row(str(run.record.spec.seed), cells, run_ids=(run.record.run_id,))
 
@@ -152,16 +152,16 @@ def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
-def _scalar_row(quantity: Quantity, runs: Sequence[RunAudit]) -> Row[Cell]:
+def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
     cells = []
     for run in runs:
         finding = _speaks_of(run, quantity.name, None)
-        number = Number(scalar(run.record, quantity.name), quantity.kind, (run.record.run_id,))
+        number = Number(scalar_metric(run.record, quantity.name), quantity.kind, (run.record.run_id,))
         cells.append(Cell(number, finding.state if finding else "", finding.outcome if finding else ""))
     return Row(quantity.name, tuple(cells), quantity.symbol, quantity.words)
 
 
-def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Quantity]:
+def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
     """Of every family the largest members over the seeds, e.g. the parameters that moved most."""
     for family in (one.family for one in families(known)):
         largest: dict[str, float] = {}
@@ -214,11 +214,11 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
+def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
     """Γ by every aggregation over sites and samples, and how far they lie apart."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
-        yield Metric(name, quantity.words, scalar_estimate(runs, quantity))
+        yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
 
 
 # What was run: the identification part of a form, from the specs, the cards and the runs' provenance.

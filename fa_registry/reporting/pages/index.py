@@ -6,16 +6,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from fa_registry.metrics import BESIDE_CONTROL, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
-from fa_registry.protocol.near_settings import by_skeleton, differing_numbers, skeleton, words
+from fa_registry.protocol.near_settings import by_skeleton, describe_difference, differing_numbers, skeleton
 from fa_registry.protocol.replayed import proof
-from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
-from fa_registry.reporting.figures.page import room_beside, setting_figures
+from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, means_in_words, options_words
-from fa_registry.reporting.lookups import (
+from fa_registry.reporting.pages import reproduction
+from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
+from fa_registry.reporting.pages.form import completion_commands
+from fa_registry.reporting.pages.form_tables import entry
+from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.report_index import (
+    EvidenceRow,
+    Sources,
+    changed_editions,
+    evidence,
+    integrity_states,
+    not_intact,
+)
+from fa_registry.reporting.report_values import (
     SEVERITY,
     Columns,
     control_rows,
@@ -25,18 +38,12 @@ from fa_registry.reporting.lookups import (
     most_severe_first,
     seed_row,
 )
-from fa_registry.reporting.pages import published_figures
-from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
-from fa_registry.reporting.pages.form import completing
-from fa_registry.reporting.pages.form_tables import entry
-from fa_registry.reporting.pages.published_figures import ReproductionTable
-from fa_registry.reporting.sources import EvidenceRow, Sources, changed_editions, evidence, integrity_states, not_intact
-from fa_registry.reporting.values import (
+from fa_registry.reporting.view_models import (
     AuditRow,
     BesideRow,
     ChangedEdition,
-    Comparison,
     Count,
+    EditionComparison,
     Entry,
     Estimate,
     FigureFile,
@@ -45,9 +52,9 @@ from fa_registry.reporting.values import (
     IntegrityRow,
     Judged,
     Link,
-    Listed,
     SettingFigures,
     SettingTable,
+    Truncated,
     WaiverRow,
     documented,
 )
@@ -56,17 +63,17 @@ INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
 MOST_NAMES = 40  # in a tile, of methods of one verdict
 FIGURES = "figures"  # the folder of their files
-NO_FIGURES: Listed[SettingFigures] = Listed((), 0)
+NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
-def figures_beside(page: str, sources: Sources) -> Listed[SettingFigures]:
+def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
     """The figures for which a page has room that is so long without them."""
     return setting_figures(
-        sources.groups, sources.report.cards, room_beside(len(page.encode(errors="backslashreplace")))
+        sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
     )
 
 
-def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES) -> IndexContext:
+def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
     """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
     columns = sources.columns
@@ -95,30 +102,30 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         footnotes=footnotes,
         figures=figures,
         analyses=page_analyses(report),
-        findings=Listed.first(MOST, to_look_at),
+        findings=Truncated.first(MOST, to_look_at),
         passed=passed,
         comparison=_comparison(sources),
-        reproduction=published_figures.table(report.reproduction),
-        excluded=Listed.first(MOST, report.excluded),
+        reproduction=reproduction.table(report.reproduction),
+        excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
         beside=_beside(report),
-        integrity=Listed.first(MOST, integrity),
+        integrity=Truncated.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
-        not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
+        not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
         compared=compared,
         remarks=tuple(remark for remark in report.remarks if remark not in compared),
-        completing=completing(
+        completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),
         commands=_commands(sources.groups),
         forms=tuple(links),
         figure_files=(),
-        files=tuple((file.name, file.words) for file in report_files()),
+        files=tuple((file.name, file.description) for file in report_files()),
     )
 
 
-def drawn_figures(context: IndexContext) -> dict[FigureFile, bytes]:
+def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     """Every figure of the page with the file beside it, called as the figure is, and its setting where there are several."""
     several = len(context.figures.shown) > 1
     found = [
@@ -147,25 +154,25 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
     return most_severe_first(to_look_at), passed
 
 
-def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
+def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     """Finished runs first: they could have been judged."""
     found = report.choice.unaudited if report.choice else None
-    return None if found is None else Listed.first(MOST, sorted(found, key=lambda run: not run.finished))
+    return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
 
 
-def _beside(report: AuditReport) -> Listed[BesideRow] | None:
+def _beside(report: AuditReport) -> Truncated[BesideRow] | None:
     """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
     found = report.choice.beside if report.choice else None
     if found is None:
         return None
     groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
-        BesideRow(other, judged.label, words(differing))
+        BesideRow(other, judged.label, describe_difference(differing))
         for other in found
         for judged in groups.get(skeleton(other.spec), ())
         if (differing := differing_numbers(judged, other.spec))
     )
-    return Listed.first(MOST, list(rows))
+    return Truncated.first(MOST, list(rows))
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
@@ -176,17 +183,17 @@ def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
             yield entry(f"{before}{name}", str(value))
 
 
-def _commands(groups: Iterable[Group]) -> Listed[str]:
+def _commands(groups: Iterable[Group]) -> Truncated[str]:
     runs = [run for group in groups for run in group.runs]
-    return Listed(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs))
+    return Truncated(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs))
 
 
-def _comparison(sources: Sources) -> Comparison | None:
+def _comparison(sources: Sources) -> EditionComparison | None:
     """Where several editions judged: what each says of every method, those they differ on first."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
-    return Comparison(sources.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
+    return EditionComparison(sources.editions, Truncated.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
 def number_footnotes(
@@ -202,7 +209,9 @@ def number_footnotes(
     for part in settings:
         rows = (replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
         numbered.append(replace(part, rows=tuple(rows if details else map(_without_seeds_numbers, rows))))
-    notes = (Footnote(marks[reason], reason, Listed.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items())
+    notes = (
+        Footnote(marks[reason], reason, Truncated.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items()
+    )
     return tuple(numbered), tuple(notes)
 
 
@@ -357,7 +366,7 @@ class IndexContext:
         "who lets which finding pass, why, until when; expired ones too", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
-    columns: tuple[Quantity, ...] = documented(
+    columns: tuple[Metric, ...] = documented(
         "the columns of numbers of the audit table; what older runs did not measure has none", "see each quantity"
     )
     spread: str = documented("the columns beside whose mean the standard deviation stands", "text")
@@ -367,38 +376,40 @@ class IndexContext:
         "whether every seed's numbers stand below the table; else they are in the forms", "yes or no"
     )
     footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
-    figures: Listed[SettingFigures] = documented(
+    figures: Truncated[SettingFigures] = documented(
         "each setting's trajectories and figures by site, with their numbers, as many as the page has room for",
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
         "questions asked of all runs together, and why others were not", "see each table"
     )
-    findings: Listed[FindingRow] = documented(
+    findings: Truncated[FindingRow] = documented(
         "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
     )
     passed: int = documented("findings that passed", "findings")
-    comparison: Comparison | None = documented("what every edition says of every method; none where one judged", "text")
+    comparison: EditionComparison | None = documented(
+        "what every edition says of every method; none where one judged", "text"
+    )
     reproduction: ReproductionTable | None = documented(
         "every published figure of the study with its outcome; none where it has no reference.toml", "see each figure"
     )
-    excluded: Listed[Exclusion] = documented(
+    excluded: Truncated[Exclusion] = documented(
         "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
     )
-    unaudited: Listed[OtherRun] | None = documented(
+    unaudited: Truncated[OtherRun] | None = documented(
         "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
         "runs",
     )
-    beside: Listed[BesideRow] | None = documented(
+    beside: Truncated[BesideRow] | None = documented(
         "runs whose specification is a judged one's but for numbers that differ by at most 1 %; none where nobody looked",
         "runs",
     )
-    integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
+    integrity: Truncated[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
     evidence: tuple[EvidenceRow, ...] = documented(
         "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
         "runs",
     )
-    not_intact: Listed[Exclusion] = documented(
+    not_intact: Truncated[Exclusion] = documented(
         "selected runs that are not judged because something is not what is sealed with them", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
@@ -409,7 +420,7 @@ class IndexContext:
     completing: tuple[str, ...] = documented(
         "the lines that train what is missing and audit again; none where nothing is missing", "shell"
     )
-    commands: Listed[str] = documented("the command lines that train these runs again", "shell")
+    commands: Truncated[str] = documented("the command lines that train these runs again", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
     figure_files: tuple[FigureFile, ...] = documented(
         "the figures' files, relative to this page, as .svg and .pdf", "path"
@@ -424,7 +435,7 @@ class AuditTableContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
-    columns: tuple[Quantity, ...] = documented(
+    columns: tuple[Metric, ...] = documented(
         "the columns of numbers; what older runs did not measure has none", "see each quantity"
     )
     means: str = documented("which mean over seeds each column is", "text")

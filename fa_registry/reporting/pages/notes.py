@@ -6,12 +6,14 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
+from fa_registry.metrics import NOTE_TABLE
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.replayed import proof, series_label
-from fa_registry.quantities import NOTE_TABLE
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.lookups import (
+from fa_registry.reporting.pages.form_tables import card
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import (
     audit_columns,
     control_rows,
     control_words,
@@ -19,10 +21,17 @@ from fa_registry.reporting.lookups import (
     finding_rows,
     integrity_row,
 )
-from fa_registry.reporting.pages.form_tables import card
-from fa_registry.reporting.sources import Sources
-from fa_registry.reporting.text.environment import Pages, variables
-from fa_registry.reporting.values import Claim, Count, FindingRow, IntegrityRow, Link, Listed, Metric, documented
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
+from fa_registry.reporting.view_models import (
+    Claim,
+    Count,
+    FindingRow,
+    IntegrityRow,
+    Link,
+    MetricSummary,
+    Truncated,
+    documented,
+)
 
 MAX_NOTE = 4000  # characters; MLflow takes 8000, but nobody reads them beside a run
 MOST_FORMS = 25  # linked in the note of an audit
@@ -44,7 +53,7 @@ class Notes:
         self.sources = Sources.of(report)
         self._alone = {group.runs[0].record.run_id for group in self.sources.groups if len(group.runs) == 1}
         self.forms = {run.record.run_id: link for group, link in self.sources.forms for run in group.every_run}
-        self._pages = Pages()
+        self._pages = TemplateRenderer()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
         """The short form of one run in Markdown. form, audit: addresses of these pages where the note will stand."""
@@ -79,7 +88,9 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         excluded=len(report.excluded),
         audit=base and f"{base}index.html",
         table=table,
-        forms=Listed.first(MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]),
+        forms=Truncated.first(
+            MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]
+        ),
     )
 
 
@@ -114,7 +125,7 @@ class NoteContext:
     control: str = documented(
         "`control verified`, or why its frozen control is not proven; empty for a control", "text"
     )
-    headline: tuple[Metric, ...] = documented("the run's headline numbers", "see each metric")
+    headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
     integrity: IntegrityRow = documented("whether the logged figures stand", "text")
@@ -148,7 +159,7 @@ class AuditNoteContext:
     excluded: int = documented("selected runs that could not be judged", "runs")
     audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
     table: str = documented("the table of all runs in MLflow's pages; empty where there is none", "address")
-    forms: Listed[Link] = documented(
+    forms: Truncated[Link] = documented(
         "the reporting forms, worst verdict first, by address in MLflow's pages", "address"
     )
 
@@ -159,7 +170,8 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
     columns = audit_columns([run], NOTE_TABLE, known)
     told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
-        Metric(column.name, column.label, figure_estimate([run], column, sources.frozen, known)) for column in columns
+        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, known))
+        for column in columns
     )
     return NoteContext(
         method=record.spec.label,

@@ -33,10 +33,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import Cycler, Namespace, missing, object_type_repr
 from markupsafe import Markup
 
-from fa_registry import resources
+from fa_registry import bundled_files
 from fa_registry.errors import LONGEST_PROBLEM, UsageError, shortened, unknown_name_text
 from fa_registry.reporting.text import filters, latex
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 SECONDS = 60.0  # a page may take; an index of 66 runs takes under one
 MEMORY = 2**30  # bytes that a page of a user's templates may take beside those of the process
@@ -52,8 +52,9 @@ GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
 # This package's own, in every language; those of one language stand in LANGUAGES.
 FILTERS = (
     *("num", "sci", "pct", "pp", "cos", "exact", "compact", "ci", "between", "na", "number", "reading", "spread"),
-    *("cell", "brief", "short", "edition_words", "quantity"),
+    *("cell", "brief", "short", "describe_edition", "quantity"),
 )
+OLD_FILTERS = {"edition_words": "describe_edition"}  # as templates of users call them, for one release
 # `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
 SUFFIX, MARKDOWN, LATEX, HTML = ".j2", ".md.j2", ".tex.j2", ".html.j2"
@@ -83,7 +84,7 @@ OPEN = (TemplateModule, Namespace, TemplateReference)  # hold what templates the
 TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # no template runs for long without entering one
 
 
-class Missing(StrictUndefined):
+class StrictUndefinedWithHint(StrictUndefined):
     """A name that does not exist; its message says which do."""
 
     @property
@@ -101,7 +102,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"%", "*", "**", "+"})
 
     def __init__(self, finalize: Callable[[Any], Any], ours: Mapping[str, Callable], **options: Any):
-        super().__init__(finalize=finalize, undefined=Missing, **options)
+        super().__init__(finalize=finalize, undefined=StrictUndefinedWithHint, **options)
         self.filters = {name: self.filters[name] for name in JINJA_FILTERS} | dict(ours)
         self.globals = {name: self.globals[name] for name in GLOBALS}
         self.started = time.monotonic()
@@ -202,13 +203,14 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
     user_templates: a folder whose files stand in for the shipped ones of the same name. Its templates come from
     strangers, so everything then runs in Jinja2's sandbox.
     """
-    folders = [resources.templates()]
+    folders = [bundled_files.templates()]
     if user_templates is not None:
         if not user_templates.is_dir():
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
     finalize, own_filters = LANGUAGES[mode(name)]
     ours = {known: getattr(filters, known) for known in FILTERS} | own_filters
+    ours |= {old: ours[new] for old, new in OLD_FILTERS.items()}
     options = {
         "loader": FileSystemLoader(folders),
         "autoescape": True,  # .html.j2: HTML escaping; else `finalize` has already turned text into Markup
@@ -231,7 +233,7 @@ def mode(name: str) -> str:
     return next((known for known in (MARKDOWN, LATEX) if name.endswith(known)), HTML)
 
 
-class Pages:
+class TemplateRenderer:
     """The templates of one rendering, each compiled once. user_templates: see `environment`."""
 
     def __init__(self, user_templates: Path | None = None):
@@ -278,7 +280,7 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
 # what a template writes → how what it prints is written there, and the filters that are for it alone
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
-        HTML: (partial(_printable, visible), {}),
+        HTML: (partial(_printable, escape_control), {}),
         MARKDOWN: (
             partial(_printable, filters.markdown_text),
             {"fence": filters.fence, "verbatim": filters.verbatim},

@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import pass_context
 from markupsafe import Markup
 
-from fa_registry.protocol.shipped import edition_words as edition_words
-from fa_registry.quantities import Quantity, quantity_of
+from fa_registry.metrics import Metric, quantity_of
+from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
 from fa_registry.records import Reading
-from fa_registry.reporting.values import Cell, Estimate, Number
-from fa_registry.visible import visible
+from fa_registry.reporting.view_models import Cell, Estimate, Number
+from fa_registry.text_safety import escape_control
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -192,14 +192,14 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
 
 
 @pass_context  # else Jinja2 would put the text in when it compiles, before it can be escaped as the page asks for
-def quantity(context: Any, name: str) -> Quantity:
+def quantity(context: Any, name: str) -> Metric:
     """The catalogue's entry of a quantity: its symbol and words, its `heading`, and its `label` where it stands alone."""
     return quantity_of(name)
 
 
 def short(run_id: str) -> str:
     """A run id as people read it."""
-    return visible(run_id[:8])
+    return escape_control(run_id[:8])
 
 
 def brief(text: str, most: int = 160) -> str:
@@ -210,7 +210,7 @@ def brief(text: str, most: int = 160) -> str:
 @lru_cache(maxsize=8192)  # the same words stand in every form of an audit
 def markdown_text(text: str) -> Markup:
     """Foreign text for a Markdown page, on one line: nothing in it is a tag, a mark, a link or a block."""
-    line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
+    line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     line = MARKDOWN_INLINE.sub(r"\\\1", line)
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", ":\\//")
     return Markup(MARKDOWN_BLOCK.sub(_escaped_block, line))
@@ -223,7 +223,9 @@ def verbatim(text: str) -> Markup:
 
 def fence(text: str) -> Markup:
     """Foreign text as a Markdown code block whose fence is longer than any run of back-ticks inside."""
-    body = visible(text).replace("<!--", "<! --")  # a comment in here must not pass for the marker of a human's blank
+    body = escape_control(text).replace(
+        "<!--", "<! --"
+    )  # a comment in here must not pass for the marker of a human's blank
     longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
     ticks = "`" * max(3, longest + 1)
     return Markup(f"{ticks}\n{body.rstrip()}\n{ticks}")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 T = TypeVar("T")
 PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words: TeX writes these as they are
@@ -53,7 +53,7 @@ def latex_text(text: str) -> Markup:
     What is a formula in it (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) is set as one. A character without a LaTeX command is shown by its number,
     ⟨U+4E2D⟩, so that every text compiles.
     """
-    line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
+    line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     return Markup(_set(line))
 
 
@@ -72,7 +72,7 @@ def latex_formulas(text: str) -> Markup:
 
 def latex_comment(text: str) -> Markup:
     """Foreign text for the rest of a line that begins with %: as it is, to be searched for; TeX reads nothing there."""
-    return Markup(re.sub(r"[ \t\n]+", " ", visible(text)).strip(" "))
+    return Markup(re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" "))
 
 
 def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
@@ -82,7 +82,7 @@ def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...
 
 
 def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in visible(text).replace("\t", "    ").strip("\n").split("\n")]
+    return [line.rstrip() for line in escape_control(text).replace("\t", "    ").strip("\n").split("\n")]
 
 
 def _indented(line: str, write: Callable[[str], str]) -> str:

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.errors import Interrupted, RegistryError
 
-Stop = Callable[[], bool]
-Work = Callable[[Any, Stop, Callable[[Any], None]], Generator[None, None, Any]]
+StopCheck = Callable[[], bool]
+JobFunction = Callable[[Any, StopCheck, Callable[[Any], None]], Generator[None, None, Any]]
 
 ENDS = ("done", "failed", "stopped")
 SHARE = 1 / 8  # of a card that a job has
@@ -41,11 +42,11 @@ class JobEvent:
     refused: int = 0
 
 
-Tell = Callable[[JobEvent], None]
+EventSink = Callable[[JobEvent], None]
 
 
 @dataclass(frozen=True)
-class Resources:
+class JobResources:
     """What the jobs may take. at_once: how many run at a time. device: cpu or cuda, of all. threads: of one job, on the CPU.
 
     silence: seconds without a report after which a job counts as hung and its process, where it has one, is ended; 0: never.
@@ -74,7 +75,7 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """What an executor has found. at_once: how many jobs it can run at a time; 0: as many as this machine has cores.
 
     machines: names of those on which it places processes; None: it starts them itself, here, and carries nothing to others.
@@ -87,9 +88,9 @@ class Room:
 class Executor(ABC):
     """One way to run jobs. A subclass is bound as `PLUGIN` of its module."""
 
-    def problems(self, resources: Resources) -> list[str]:
+    def problems(self, resources: JobResources) -> list[str]:
         """Why it cannot run jobs with these, as far as that is known at once; empty where it can."""
-        usual = Resources()
+        usual = JobResources()
         taken = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
         given = [name for name, value in taken.items() if value]
         given += ["cpus_per_run"] if resources.cpus not in (0, usual.cpus) else []
@@ -98,12 +99,14 @@ class Executor(ABC):
         ]
 
     @contextmanager
-    def opened(self, resources: Resources) -> Iterator[Room]:
+    def opened(self, resources: JobResources) -> Iterator[Capacity]:
         """Inside, `run` may be called, any number of times. Raises UsageError where there is no room for even one job."""
-        yield Room()
+        yield Capacity()
 
     @abstractmethod
-    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+    def run(
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+    ) -> None:
         """Run every job to its end; returns when all have ended, raises nothing that a job raised.
 
         jobs: what is to be done, picklable. work: `work(job, stop, report)` is a generator that does one of them: it yields
@@ -115,7 +118,7 @@ class Executor(ABC):
         """
 
 
-def of_a_cluster(package: str, resources: Resources) -> list[str]:
+def of_a_cluster(package: str, resources: JobResources) -> list[str]:
     """The problems that our executors of clusters have in common: package is not installed, or the card is one of this machine."""
     found = []
     if not importlib.util.find_spec(package):
@@ -139,3 +142,6 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
         return JobEvent(
             index, "failed", f"{traceback.format_exc()}its code asked to end the process (sys.exit({exit.code!r}))"
         )
+
+
+__getattr__ = aliases(__name__)

@@ -12,26 +12,36 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from fa_registry.studies.executors.base import Executor, JobEvent, Resources, Stop, Tell, Work, ended
-from fa_registry.studies.workers import Task, supervise
+from fa_registry.studies.executors.base import (
+    EventSink,
+    Executor,
+    JobEvent,
+    JobFunction,
+    JobResources,
+    StopCheck,
+    ended,
+)
+from fa_registry.studies.worker_processes import Task, supervise
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.loop import in_one_go
+from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
     """Jobs in `at_once` processes, in one too where it is one; a job pins its own CPU threads."""
 
-    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+    def run(
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+    ) -> None:
         task = partial(_whole, work, resources.threads)
         supervise(jobs, task, resources.at_once, stop, tell, resources.silence)
 
 
-def _whole(work: Work, threads: int, job: Any, stop: Stop, report: Callable[[Any], None]) -> Any:
+def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: Callable[[Any], None]) -> Any:
     with pinned_threads(threads):
-        return in_one_go(work(job, stop, report))
+        return run_to_completion(work(job, stop, report))
 
 
-def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: Stop, tell: Tell) -> None:
+def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink) -> None:
     """Call task(job, stop, report) for every job; `tell` hears every event, here. `task` can be pickled.
 
     With one process it is this one, for work that nobody else's code can end.
@@ -44,7 +54,7 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: Stop, tell: 
         tell(JobEvent(index, "stopped") if stop() else ended(index, partial(task, job, stop, report)))
 
 
-def _report(tell: Tell, index: int, value: Any) -> None:
+def _report(tell: EventSink, index: int, value: Any) -> None:
     tell(JobEvent(index, "progress", value))
 
 

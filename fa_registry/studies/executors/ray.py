@@ -21,10 +21,18 @@ from functools import partial
 from typing import Any
 
 from fa_registry.errors import UsageError
-from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
-from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
-from fa_registry.studies.versions import unequal, versions
-from fa_registry.studies.workers import Message, log_to
+from fa_registry.studies.environment_versions import unequal, versions
+from fa_registry.studies.executors.base import (
+    Capacity,
+    EventSink,
+    Executor,
+    JobFunction,
+    JobResources,
+    StopCheck,
+    of_a_cluster,
+)
+from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
+from fa_registry.studies.worker_processes import Message, log_to
 
 ALONE = "local"  # Ray's word for a cluster of this machine alone, made for this process
 RUNNING = "auto"  # and for the one that was started on this machine
@@ -46,7 +54,7 @@ QUIET = {
 class Ray(Executor):
     """Jobs on a Ray cluster, a process a job, or a card; see docs/many-machines.md."""
 
-    def problems(self, resources: Resources) -> list[str]:
+    def problems(self, resources: JobResources) -> list[str]:
         """Why it cannot run jobs: what is not installed, no address, nobody who answers there."""
         address = _address(resources)
         found = of_a_cluster("ray", resources)
@@ -61,7 +69,7 @@ class Ray(Executor):
         )
 
     @contextmanager
-    def opened(self, resources: Resources) -> Iterator[Room]:
+    def opened(self, resources: JobResources) -> Iterator[Capacity]:
         """Connected to the cluster, whose machines have the same versions as this one and room for a job."""
         with _connected(_address(resources)):
             import ray
@@ -69,9 +77,11 @@ class Ray(Executor):
             nodes = [node for node in ray.nodes() if node["Alive"]]
             at_once = _room(resources, nodes)
             check_versions(nodes, versions())
-            yield Room(at_once, frozenset(node["NodeManagerHostname"] for node in nodes))
+            yield Capacity(at_once, frozenset(node["NodeManagerHostname"] for node in nodes))
 
-    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+    def run(
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+    ) -> None:
         """Each batch in an actor, as soon as the cluster has room for one."""
         with _connected(_address(resources)):
             import ray
@@ -84,7 +94,7 @@ class Ray(Executor):
                     ray.kill(process.handle)
 
 
-def _address(resources: Resources) -> str:
+def _address(resources: JobResources) -> str:
     return resources.address or os.environ.get("RAY_ADDRESS", "") or RUNNING
 
 
@@ -136,13 +146,13 @@ def _connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _needs(resources: Resources) -> dict[str, float]:
+def _needs(resources: JobResources) -> dict[str, float]:
     """What one process takes, in Ray's words: its jobs share a card and, in turns of one thread, the CPUs of one job."""
     needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
     return {name: amount for name, amount in needed.items() if amount}
 
 
-def _room(resources: Resources, nodes: Sequence[Mapping[str, Any]]) -> int:
+def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
     """How many jobs the cluster can run at a time, whoever else uses it now; UsageError where it is none."""
     needs = _needs(resources)
     processes = sum(
@@ -192,10 +202,10 @@ def _words(error: BaseException) -> str:
     return " ".join(lines[-2:])[:400]
 
 
-class _Actor(Placed):
+class _Actor(RemoteProcess):
     """A batch in an actor: one that is idle, or a new one."""
 
-    def __init__(self, resources: Resources, idle: list[_Process], message: bytes):
+    def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
         self._idle = idle
         self._process = idle.pop() if idle else _Process(resources)
         self._process.begin(message)
@@ -221,7 +231,7 @@ class _Actor(Placed):
 class _Process:
     """An actor as this process knows it: its handle, and its answers to come, that it has begun and what it has told."""
 
-    def __init__(self, resources: Resources):
+    def __init__(self, resources: JobResources):
         import ray
 
         needs = _needs(resources)
@@ -253,13 +263,13 @@ class _Process:
         try:
             messages = ray.get(answer)
         except ray.exceptions.RayError as error:
-            raise Lost(f"was lost: {_words(error)}") from error
+            raise ProcessLost(f"was lost: {_words(error)}") from error
         self._answers.remove(answer)
         if messages != [BEGINS]:
             self._answers.append(self.handle.told.remote())
         for _, kind, value, _ in messages:
             if kind == BROKEN:
-                raise Lost(f"could not begin: {pickle.loads(value)}")
+                raise ProcessLost(f"could not begin: {pickle.loads(value)}")
         return messages
 
 

@@ -11,7 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from fa_registry.studies.executors.base import Executor, JobEvent, Resources, Stop, Tell, Work, ended
+from fa_registry.studies.executors.base import (
+    EventSink,
+    Executor,
+    JobEvent,
+    JobFunction,
+    JobResources,
+    StopCheck,
+    ended,
+)
 from fa_registry.training.devices import pinned_threads
 
 AT_WORK = object()
@@ -20,12 +28,14 @@ AT_WORK = object()
 class SideBySide(Executor):
     """`at_once` jobs in turns, all in this process and on its one number of CPU threads."""
 
-    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+    def run(
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+    ) -> None:
         with pinned_threads(resources.threads):
             run_side_by_side(jobs, work, resources.at_once, stop, tell)
 
 
-def run_side_by_side(jobs: Sequence[Any], work: Work, count: int, stop: Stop, tell: Tell) -> None:
+def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, tell: EventSink) -> None:
     """Go through work(job, stop, report) of every job, `count` at a time in turns; `tell` hears every event."""
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}

@@ -20,13 +20,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fa_registry import owners
-from fa_registry.cores import usable_cores
+from fa_registry import process_ownership
 from fa_registry.errors import UsageError
-from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
-from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
+from fa_registry.parallel import usable_cores
+from fa_registry.studies.executors.base import (
+    Capacity,
+    EventSink,
+    Executor,
+    JobFunction,
+    JobResources,
+    StopCheck,
+    of_a_cluster,
+)
 from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.studies.workers import Message, log_to
+from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
+from fa_registry.studies.worker_processes import Message, log_to
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
 MOST = 256  # processes of ours that wait in Slurm's queue or run, at a time
@@ -39,7 +47,7 @@ ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is up;
 class Submitit(Executor):
     """Jobs as Slurm's, or as processes of this machine that submitit starts; see docs/many-machines.md."""
 
-    def problems(self, resources: Resources) -> list[str]:
+    def problems(self, resources: JobResources) -> list[str]:
         """Why it cannot run jobs: what is not installed, or an address that is no batch system's name."""
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
@@ -51,34 +59,36 @@ class Submitit(Executor):
         return found
 
     @contextmanager
-    def opened(self, resources: Resources) -> Iterator[Room]:
+    def opened(self, resources: JobResources) -> Iterator[Capacity]:
         if _cluster(resources) == HERE:
-            yield Room(
+            yield Capacity(
                 max(1, int(usable_cores() / resources.cpus)) * resources.in_turns, frozenset([os.uname().nodename])
             )
         else:
-            yield Room(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
+            yield Capacity(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
 
-    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+    def run(
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+    ) -> None:
         """Each batch as a job of the batch system."""
         import submitit
 
         submitit.core.logger.get_logger().handlers.clear()  # they print on standard output
         shared = Path.cwd() / ".fa_registry"
         shared.mkdir(exist_ok=True)
-        with owners.folder("submitit-", shared) as folder:
+        with process_ownership.temp_dir("submitit-", shared) as folder:
             place = partial(_Submitted, resources, folder, count())
             run_in_batches(jobs, work, resources, stop, tell, place)
 
 
-def _cluster(resources: Resources) -> str:
+def _cluster(resources: JobResources) -> str:
     return resources.address or SLURM
 
 
-class _Submitted(Placed):
+class _Submitted(RemoteProcess):
     """A batch as one job of the batch system, with a folder of its own."""
 
-    def __init__(self, resources: Resources, folder: Path, numbers: Iterator[int], message: bytes):
+    def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
 
         self._folder, self._read = folder / str(next(numbers)), 0
@@ -104,7 +114,7 @@ class _Submitted(Placed):
         gone = self._job.done()  # asked first: who leaves in between may have told of its end
         messages = self._messages()
         if gone and not messages:
-            raise Lost(f"ended ({self._job.state}); its words are in {self._job.paths.stderr}")
+            raise ProcessLost(f"ended ({self._job.state}); its words are in {self._job.paths.stderr}")
         return messages
 
     def _messages(self) -> list[Message]:
@@ -155,7 +165,7 @@ def _work(folder: str, message: bytes) -> None:
 class _Asked:
     """The stop of a batch: by a signal, or by a file, which is looked for now and then."""
 
-    def __init__(self, file: Path, asked: Stop):
+    def __init__(self, file: Path, asked: StopCheck):
         self._file, self._asked, self._next = file, asked, 0.0
         self._found = False
 

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from fa_registry import architectures, diagnostics, methods, resources
+from fa_registry import architectures, bundled_files, diagnostics, methods
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
-from fa_registry.protocol.reproduction.reproduced import ONE_RUN, outcome_of
+from fa_registry.protocol.reproduction.comparison import ONE_RUN, outcome_of
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Integrity, Measured, Measurements, Published, Reading, Recipe, RunRecord
+from fa_registry.records import Integrity, MeasuredFigure, Measurements, Published, Reading, Recipe, RunRecord
 from fa_registry.statistics import Reported, tost
 from fa_registry.studies.study import load_study
 from fa_registry.training.controls import control_name
@@ -18,12 +18,14 @@ from fa_registry.workflows.audit import cards
 from tests.analyses.builders import report_of
 from tests.protocol.reproduction.builders import figure
 
-SILENT = Measured(42, "r", Reading(None, "no epoch"), never=True)
+SILENT = MeasuredFigure(42, "r", Reading(None, "no epoch"), never=True)
 
 
 def judged(published, *values, margin=1.0, **changes):
-    readings = [value if isinstance(value, (Reading, Measured)) else Reading(value) for value in values]
-    measured = [reading if isinstance(reading, Measured) else Measured(42, "r", reading) for reading in readings]
+    readings = [value if isinstance(value, (Reading, MeasuredFigure)) else Reading(value) for value in values]
+    measured = [
+        reading if isinstance(reading, MeasuredFigure) else MeasuredFigure(42, "r", reading) for reading in readings
+    ]
     return outcome_of(figure(published, margin, **changes), measured)
 
 
@@ -107,12 +109,12 @@ def test_numbers_beyond_the_statistics_are_said_not_swallowed():
     assert found.outcome == "not shown" and "finite values" in found.reason
 
 
-STUDIES = sorted(path.parent.name for path in resources.projects().glob(f"*/{FILE}"))
+STUDIES = sorted(path.parent.name for path in bundled_files.projects().glob(f"*/{FILE}"))
 BY_THE_LOOP = {"accuracy", "first_fire"}  # not a diagnostic's
 
 
 def reference(study):
-    return load_reference(resources.projects() / study)
+    return load_reference(bundled_files.projects() / study)
 
 
 def published(study, **wanted):

@@ -10,8 +10,8 @@ import pytest
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements, Reading
 from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_plate, draw
+from fa_registry.reporting.figures.figure_panels import padded
 from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_plate
-from fa_registry.reporting.figures.plates import padded
 from fa_registry.reporting.figures.style import styled, whole_ticks
 from tests.reporting.page_figures.scenes import with_record, with_runs
 

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
-from fa_registry.quantities import DECLARED
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
 from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_plates

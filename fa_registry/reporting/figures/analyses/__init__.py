@@ -12,7 +12,7 @@ from types import MappingProxyType, ModuleType
 
 import pandas as pd
 
-from fa_registry.analyses.base import Analysis, Table
+from fa_registry.analyses.base import Analysis, AnalysisTable
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses._canvas import Draw, png
 from fa_registry.reporting.figures.style import DPI
@@ -42,7 +42,7 @@ def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -
     return png(DRAWINGS[analysis.name], analysis_numbers(analysis, runs), dpi)
 
 
-def table_numbers(table: Table) -> pd.DataFrame:
+def table_numbers(table: AnalysisTable) -> pd.DataFrame:
     """A table lossless: beside each number, where any cell has them, its interval, n, reason and run ids."""
     columns: dict[str, list] = {}
     for column in table.columns:

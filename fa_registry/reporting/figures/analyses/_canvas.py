@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from fa_registry.analyses.base import Cell
-from fa_registry.protocol.cases import common_chance
+from fa_registry.analyses.base import AnalysisCell
+from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.style import (
     CHANCE_LOOK,
@@ -30,7 +30,7 @@ from fa_registry.reporting.figures.style import (
     styled,
 )
 from fa_registry.reporting.text.filters import compact
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 MOST_LETTERS = 44  # of a row's name
 MOST_ROWS = 40  # methods a figure shows; its table has all
@@ -78,7 +78,7 @@ def chance_entry(frame: pd.DataFrame) -> list[Line2D]:
     return [Line2D([], [], **CHANCE_LOOK, label="chance")] * bool(frame["chance"].notna().any())
 
 
-def entry(row: Mapping[str, Cell], name: str, *keys: str) -> dict[str, object]:
+def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, object]:
     """What a twin holds of the cell `name`: its number with interval, words and reason, and those of `keys` the row has."""
     cell = row[name]
     low, high = cell.interval or (None, None)
@@ -90,7 +90,7 @@ def entry(row: Mapping[str, Cell], name: str, *keys: str) -> dict[str, object]:
     }
 
 
-def plain(cell: Cell) -> str | float | None:
+def plain(cell: AnalysisCell) -> str | float | None:
     """The number of a cell, None where it is missing, or the words of one that holds no number."""
     return cell.reading.value if cell.reading else cell.text
 
@@ -106,7 +106,7 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        words = visible(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
+        words = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
         short = shortened(words, MOST_LETTERS)
         twice = short in rows.values()  # cut to one text, two rows would be drawn over each other
         rows[method, setting] = f"{shortened(words, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
@@ -202,7 +202,7 @@ def _columns(handles: Sequence[Artist]) -> int:
 def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
     """A legend's entry for a marker without a line."""
     look = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
-    return Line2D([], [], linestyle="", label=shortened(visible(label), MOST_LETTERS), **look)
+    return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **look)
 
 
 def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
@@ -215,7 +215,7 @@ def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
             linestyle=dash,
             marker="o",
             markersize=4,
-            label=shortened(visible(label), MOST_LETTERS),
+            label=shortened(escape_control(label), MOST_LETTERS),
         )
         for label, (colour, dash) in looks.items()
     ]

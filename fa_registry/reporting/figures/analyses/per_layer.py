@@ -41,7 +41,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
             _panel(axes, rows, looks, log=name == "g")
             axes.set_title(title)
             if column == 0 and len(settings) > 1:
-                words = _canvas.visible(_canvas.shortened(setting, 90))
+                words = _canvas.escape_control(_canvas.shortened(setting, 90))
                 axes.text(0, 1.16, words, transform=axes.transAxes, fontsize=8.5, weight="bold")
     _canvas.legend(figure, handles)
     if len(methods) > MOST_METHODS or len(settings) > MOST_SETTINGS:

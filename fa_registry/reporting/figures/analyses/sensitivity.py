@@ -14,7 +14,7 @@ from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
 from fa_registry.reporting.text.filters import compact
-from fa_registry.visible import visible
+from fa_registry.text_safety import escape_control
 
 MARKERS = "os^D"
 STRIP, BOTTOM = 0.92, 0.35  # inches
@@ -81,6 +81,6 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
         compact(float(f"{limits[end]:.3g}")) if end in limits else f"no {words} limit"
         for end, words in (("low", "lower"), ("high", "upper"))
     )
-    axes.set_title(visible(f"{name}, between {low} and {high}"))
+    axes.set_title(escape_control(f"{name}, between {low} and {high}"))
     look = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
-    axes.text(1.0, 1.04, visible(_canvas.shortened(unit, 52)), **look)
+    axes.text(1.0, 1.04, escape_control(_canvas.shortened(unit, 52)), **look)

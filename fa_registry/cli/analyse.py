@@ -1,0 +1,152 @@
+"""The verb that asks questions of many runs: analyse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from fa_registry.analyses import CATALOG
+from fa_registry.cli import options, shell_completion
+from fa_registry.cli.options import examples, of_many_runs
+from fa_registry.cli.tables import print_json, print_out
+from fa_registry.cli.tables import table as print_table
+from fa_registry.protocol.builtin_editions import describe_edition
+
+if TYPE_CHECKING:
+    from fa_registry.analyses import Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
+    from fa_registry.workflows.analyse import AnalyseResult
+
+
+def _named(function: Callable) -> Callable:
+    """Write the names of our own analyses into the verb's help, in the place of {names}."""
+    names = ", ".join(name.replace("_", "-") for name in CATALOG.builtin_names())
+    function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
+    return function
+
+
+@click.command(short_help="Ask one question of many judged runs.")
+@click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
+@of_many_runs(
+    click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
+)
+@examples(
+    "analyse all --study digits",
+    "analyse sensitivity --study digits --edition 2026-12",
+    "analyse ablation --study digits --seeds 42 --json",
+    "analyse penalty --experiment fa_registry --out penalties",
+)
+@_named
+def analyse(
+    name: str,
+    study: str,
+    run_ids: tuple[str, ...],
+    experiment: str,
+    edition: str,
+    thresholds: tuple[str, ...],
+    recompute: bool,
+    jobs: str,
+    out: str,
+    data_root: str,
+    store: str,
+    as_json: bool,
+    **replaced: str,
+) -> None:
+    """Ask one question of many judged runs: table here, JSON, CSV and figure in a folder. Exit 3: a run is not intact.
+
+    NAME is {names}, or all of them; `fa-registry list analyses` prints what each one asks.
+    """
+    from fa_registry.workflows.analyse import run_analyse
+    from fa_registry.workflows.options import (
+        JudgingOptions,
+        RemeasureOptions,
+        ReportOutput,
+        RunSelector,
+        StoreLocation,
+        overrides,
+    )
+
+    result = run_analyse(
+        name,
+        RunSelector(study, experiment, run_ids, overrides(**replaced)),
+        JudgingOptions(edition, thresholds=options.thresholds(thresholds)),
+        RemeasureOptions(not recompute, jobs, device=replaced["device"]),
+        StoreLocation(store, data_root=data_root),
+        ReportOutput(out),
+    )
+    analysed(result, as_json, several=name == "all")
+    sys.exit(result.exit_code)
+
+
+# What analyse prints: the answer as a table, every missing number with a note that says why.
+
+
+def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
+    """several: a list even of one analysis, because all were asked for."""
+    if as_json:
+        print_json(result.analyses if several else result.analyses[0])
+        return
+    for analysis in result.analyses:
+        _print(analysis)
+    for excluded in result.analyses[0].excluded:
+        print_out(f"not analysed: {excluded.name}: {excluded.reason}")
+    print_out("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
+
+
+def _print(analysis: Analysis) -> None:
+    edition = describe_edition(analysis.edition)
+    print_out(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
+    notes: dict[str, int] = {}
+    for table in analysis.tables:
+        if not table.detail and table.rows:
+            columns, title = _shown(table)
+            rows = [[cell_text(row[column.name], column, notes) for column in columns] for row in table.rows]
+            print_table([column.name for column in columns], rows, title)
+    for reason, number in notes.items():
+        print_out(f"  ({number}) {reason}")
+    for remark in analysis.remarks:
+        print_out(f"note: {remark}")
+    print_out("")
+
+
+def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int]) -> str:
+    """A number with its interval, or words; `N/A (2)` where the second note says why. notes: reason → number, added to."""
+    if cell.reading is None:
+        return cell.text
+    if cell.reading.value is None:
+        number = notes.setdefault(cell.reading.reason, len(notes) + 1)
+        return f"{cell.text or 'N/A'} ({number})"
+    value = _number(cell.reading.value, column.kind)
+    some = f" ({cell.n} of {cell.of})" if cell.n < cell.of else ""
+    if cell.text:
+        if not cell.n:
+            return f"{cell.text} {value}"
+        return f"{cell.text} {value} of {cell.n}" if cell.reading.value else cell.text  # `rejects 2 of 3`, `accepts`
+    if cell.interval is None:
+        return value + some
+    return f"{value} [{', '.join(_number(end, column.kind) for end in cell.interval)}]{some}"
+
+
+def _number(value: float, kind: str) -> str:
+    from fa_registry.reporting.text.filters import KINDS, compact
+
+    formats: Mapping[str, Callable[[float], str]] = {**KINDS, "count": _count, "chosen": compact}
+    return formats[kind](value)
+
+
+def _count(value: float) -> str:
+    """Epochs may be halves: the median of two of them."""
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _shown(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
+    """A setting that all rows share stands in the title, not in every row."""
+    settings = {row["setting"].text for row in table.rows if "setting" in row}
+    if len(settings) != 1:
+        return list(table.columns), table.title
+    return [column for column in table.columns if column.name != "setting"], f"{table.title} · {settings.pop()}"
+
+
+VERBS = (analyse,)

@@ -1,0 +1,316 @@
+"""The verbs that judge: audit, verify, report, diff; and what they print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fa_registry.cli import options, shell_completion
+from fa_registry.cli.diff import diffed
+from fa_registry.cli.options import (
+    CLUSTER_OPTIONS,
+    DATA_ROOT,
+    EDITION,
+    EDITIONS,
+    EXPERIMENT_RUNS,
+    FACTORIES,
+    JSON,
+    MEASURING_JOBS,
+    NONCE,
+    OUT,
+    REPLAY,
+    RUN,
+    STORE,
+    STRICT,
+    STUDY,
+    STUDY_OVERRIDES,
+    TEMPLATES,
+    THRESHOLD,
+    TRUST_LOGGED,
+    WAIVERS,
+    examples,
+)
+from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, table
+from fa_registry.errors import IntegrityError
+from fa_registry.workflows import api
+
+if TYPE_CHECKING:
+    from fa_registry.protocol.grouping import Group
+    from fa_registry.records import AuditReport, Reproduction
+    from fa_registry.workflows.audit import AuditResult
+    from fa_registry.workflows.verify import Verification
+
+MOST_GROUPS = 200  # rows of a terminal; more are read on the page
+
+
+@click.command()
+@STUDY
+@RUN
+@EXPERIMENT_RUNS
+@EDITION
+@EDITIONS
+@THRESHOLD
+@WAIVERS
+@STRICT
+@TRUST_LOGGED
+@REPLAY
+@NONCE
+@FACTORIES
+@MEASURING_JOBS
+@CLUSTER_OPTIONS
+@STUDY_OVERRIDES
+@OUT
+@TEMPLATES
+@DATA_ROOT
+@STORE
+@click.option("--exit-zero", is_flag=True, help="Exit 0 whatever the verdicts.")
+@JSON
+@examples(
+    "audit --study digits",
+    "audit --study paper --data digits --scale 0.02",
+    "audit --study digits --editions 2026-04,2026-05,2026-12",
+    "audit --study digits --threshold D1=100 --waivers waivers.toml --json",
+    "audit --run 4f1c… --run 90ab… --trust-logged",
+)
+def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
+    """Recompute, judge and report runs. Exit 0: none fails (warnings too), 1: some fail, 3: incomplete or not intact."""
+    result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
+    audited(result, as_json)
+    sys.exit(0 if exit_zero else result.exit_code)
+
+
+@click.command(short_help="Recompute runs, or check an old audit.json against the store.")
+@click.argument("report_file", default="", metavar="[REPORT|BUNDLE]")
+@STUDY
+@RUN
+@STUDY_OVERRIDES
+@REPLAY
+@NONCE
+@FACTORIES
+@MEASURING_JOBS
+@click.option(
+    "--key", default="", metavar="PUBLIC", help="Of a bundle: the public key that must have signed it, a PEM file."
+)
+@STORE
+@JSON
+@examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
+def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
+    """Recompute runs from their artifacts, check that an old audit.json still matches the store, or hold a bundle against itself,
+    which needs no store. Exit 3 if anything is not verified.
+    """
+    results = api.verify(report_file, **arguments)
+    if as_json:
+        print_json(results)
+    else:
+        rows = [
+            [result.run_id[:SHORT_ID], result.name, result.integrity.state, "; ".join(result.integrity.details)]
+            for result in results
+        ]
+        table(["run", "name", "outcome", "details"], rows, "")
+        for result in results:
+            print_out(_files(result))
+    sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
+
+
+def _files(result: Verification) -> str:
+    """Which files were checked, in one line."""
+    each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
+    return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
+
+
+@click.command(short_help="Render the pages of an audit again: same records, same bytes.")
+@click.argument("report_file", default="", metavar="[REPORT]")
+@click.option(
+    "--study",
+    default="",
+    metavar="NAME",
+    help="The newest audit of a study, from the store.",
+    shell_complete=shell_completion.studies(),
+)
+@OUT
+@TEMPLATES
+@STORE
+@JSON
+@examples(
+    "report",
+    "report --study methods --out reports",
+    "report reports/audit.json --out elsewhere",
+    "report --templates my-templates",
+)
+def report(report_file: str, as_json: bool, **arguments: str) -> None:
+    """Render the pages of an audit again, of reports/audit.json unless told otherwise; same records, same bytes."""
+    names = [str(page) for page in api.report(report_file, **arguments)]
+    if as_json:
+        print_json(names)
+    else:
+        print_out(*names)
+
+
+@click.command(short_help="Show what changed between two audits.")
+@click.argument("audit_a")
+@click.argument("audit_b")
+@JSON
+@examples("diff reports-before reports", "diff before/audit.json after/audit.json --json")
+def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
+    """Show what changed between two audits, each an audit.json or its folder. Exit 0: nothing, 1: something.
+
+    Runs are matched by their ids, and those that were trained again by their specifications.
+    """
+    from fa_registry.workflows.reports import exit_code, run_diff
+
+    difference = run_diff(audit_a, audit_b)
+    diffed(difference, (audit_a, audit_b), as_json)
+    sys.exit(exit_code(difference))
+
+
+# What they print.
+
+
+def audited(result: AuditResult, as_json: bool) -> None:
+    """One row a method and setting, then what was waived, reproduced or not judged, and where the report is."""
+    report = result.report
+    if as_json:
+        pages = [str(page) for page in result.pages]
+        print_json(
+            {
+                "exit_code": result.exit_code,
+                "audit_run_id": result.audit_run_id,
+                "pages": pages,
+                "page": result.page,
+                "report": report,
+            }
+        )
+        return
+    _judged(report)
+    if report.reproduction:
+        _reproduced(report.reproduction)
+    for excluded in report.excluded:
+        print_out(f"not judged: {excluded.name}: {excluded.reason}")
+    for other in report.choice.unaudited or () if report.choice else ():
+        gone = ", deleted in MLflow" if other.deleted else ""
+        print_out(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
+    for other in report.choice.beside or () if report.choice else ():
+        print_out(
+            f"tried beside, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
+        )
+    for remark in report.remarks:
+        print_out(f"note: {remark}")
+    print_out(f"report: {result.pages[0]}")
+    print_page(result.page)
+
+
+def _judged(report: AuditReport) -> None:
+    """One row a method and setting, the leading edition's verdict and then every other edition's; and where seeds differ."""
+    from fa_registry.metrics import TERMINAL_TABLE, is_scale, quantity_of
+    from fa_registry.protocol.builtin_editions import describe_edition
+    from fa_registry.protocol.grouping import groups
+    from fa_registry.protocol.verdict import SEVERITY
+
+    judged = groups(report)
+    settings = {group.setting for group in judged}
+    worst_first = sorted(judged, key=lambda group: -SEVERITY.index(group.verdict.outcome))
+    printed = worst_first[:MOST_GROUPS] if len(judged) > MOST_GROUPS else judged
+    title = f"{report.title} by edition {describe_edition(report.edition)}"
+    changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
+    title += f" (modified: {changed})" if changed else ""
+    above = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting that all rows share
+    means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
+    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
+    editions = [describe_edition(opinion.edition) for opinion in report.opinions]
+    header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
+    # a long label may break at a comma
+    rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report, printed)]
+    shown = [place for place, name in enumerate(header) if settings or name != "setting"]
+    table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
+    if len(printed) < len(judged):
+        print_out(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+    for words, labels in _proofs(printed):
+        print_out(f"replay: {words}: {labels}")
+    if report.replay and report.replay.runs:
+        print_out(
+            f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
+        )
+    for group in printed:
+        by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
+        if set(by_seed.values()) != {group.verdict.label}:
+            where = f", {group.setting}" if settings else ""
+            words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
+            print_out(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+    _controls(report, printed)
+
+
+def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
+    """Print which frozen controls are not proven, and why; methods with one reason share a line."""
+    from fa_registry.reporting.report_values import Frozen, control_rows, control_words
+
+    frozen, by_reason = Frozen.of(report), {}
+    for group in printed:
+        rows = [row for row in control_rows(group.runs, frozen) if row.doubt and row.state != "absent"]
+        if rows:
+            by_reason.setdefault(control_words(rows), []).append(group.runs[0].record.spec.label)
+    for reason, labels in by_reason.items():
+        print_out(f"{', '.join(dict.fromkeys(labels))}: {reason}")
+
+
+def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
+    """What the replays prove, with the methods of which it is proven."""
+    from fa_registry.protocol.replayed import proof
+
+    alike: dict[str, dict[str, None]] = {}
+    for group in printed:
+        words = proof([run.record.integrity for run in group.runs])
+        alike.setdefault(words, {})[group.runs[0].record.spec.label] = None
+    yield from ((words, ", ".join(labels)) for words, labels in alike.items())
+
+
+def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
+    from fa_registry.metrics import TERMINAL_TABLE, metrics_of_cards, quantity_of
+    from fa_registry.protocol.verdict import combine_verdicts
+    from fa_registry.reporting.report_values import Frozen, control_rows, figure_estimate
+    from fa_registry.reporting.text.filters import counted
+
+    frozen, known = Frozen.of(report), metrics_of_cards(report.cards)
+    columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
+    opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
+    for group in printed:
+        figures = (
+            counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
+            for column in columns
+        )
+        others = (combine_verdicts(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions)
+        yield [
+            group.runs[0].record.spec.label,
+            group.setting,
+            *figures,
+            str(len(group.runs)),
+            *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *others)),
+            ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, frozen))),
+        ]
+
+
+def _reproduced(reproduction: Reproduction) -> None:
+    """The figures that these runs say something of; the others are counted, and stand in the report."""
+    from fa_registry.reporting.pages.reproduction import (
+        WORST_FIRST,
+        counts,
+        measured_text,
+        published_text,
+        quantity_text,
+    )
+
+    ordered = sorted(reproduction.rows, key=lambda row: WORST_FIRST.index(row.outcome))
+    measured = [(row, row.figure) for row in ordered if row.outcome != "not measured"]
+    rows = [
+        [row.outcome, figure.label, quantity_text(figure), published_text(figure), measured_text(row), row.reason]
+        for row, figure in measured
+    ]
+    words = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
+    if rows:
+        table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
+    print_out(f"reproduction: {words}; every figure with its source is in the report")
+
+
+VERBS = (audit, verify, report, diff)

@@ -1,0 +1,167 @@
+"""The verb that puts methods or runs side by side: compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fa_registry.cli import options, shell_completion
+from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
+from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_page, table
+from fa_registry.protocol.builtin_editions import describe_edition
+from fa_registry.workflows import api
+
+if TYPE_CHECKING:
+    from fa_registry.reporting.pages.comparison import ComparedRule, ComparedSites, PairedRow, SettingComparison
+    from fa_registry.reporting.view_models import Estimate, FindingRow
+    from fa_registry.workflows.compare import CompareResult
+
+
+EXACT = "(exact)"
+
+
+@click.command(short_help="Put methods or runs side by side, paired by seed.")
+@click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=shell_completion.family("methods"))
+@of_many_runs(
+    click.option("--setting", default="", metavar="WORDS", help="Only settings in whose name these words stand."),
+    OUT,
+    TEMPLATES,
+)
+@examples(
+    "compare dfa bp --study digits",
+    "compare 4f1c0a2b 90ab12cd",
+    "compare dfa 'dfa+pen λ=0.01' bp --experiment fa_registry --setting digits",
+    "compare dfa bp --study digits --recompute --json",
+)
+def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Put methods (all their seeds) or single runs side by side: verdicts, figures, what differs, paired differences.
+
+    Operands are methods as an audit names them, or the first characters of run ids; they are looked up in the study,
+    experiment or runs that are given, else in the whole store. Differences are the first operand minus each of the
+    others, over the seeds both have. Writes compare.html. Exit 3: a run is not intact.
+    """
+    result = api.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
+    compared(result, as_json)
+    sys.exit(result.exit_code)
+
+
+# What it prints: a table a setting, the columns side by side, and the paired differences.
+
+
+def compared(result: CompareResult, as_json: bool) -> None:
+    """The tables and where the page is; or everything but the pictures as JSON."""
+    context = result.context
+    if as_json:
+        names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
+        fields = {name: getattr(context, name) for name in names}
+        parts = [part for part, _ in context.parts]  # the pictures are in the page
+        where = {"page": str(result.page), "in_mlflow": result.in_mlflow}
+        print_json({"exit_code": result.exit_code, **where, "parts": parts, **fields})
+        return
+    for part, _ in context.parts:
+        _part(part, describe_edition(context.edition), context.means)
+    states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
+    print_out(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
+    for excluded in context.excluded.shown:
+        print_out(f"not compared: {excluded.name}: {excluded.reason}")
+    for remark in context.remarks:
+        print_out(f"note: {remark}")
+    print_out(f"page: {result.page}")
+    print_page(result.in_mlflow)
+
+
+def _part(part: SettingComparison, edition: str, means: str) -> None:
+    from fa_registry.metrics import quantity_of, symbol_of
+    from fa_registry.reporting.labels import means_in_words
+
+    labels = [column.label for column in part.columns]
+    several = len({column.setting for column in part.columns}) > 1
+    names = ((column.label, column.setting) if several else column.label for column in part.columns)
+    header = ["", *names]
+    table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means}")
+    rows = [
+        [f"{quantity.symbol} site {site}", *_marked(quantity, site, shown)]
+        for quantity in part.sites
+        for site, shown in quantity.rows
+    ]
+    if rows:
+        marked = any(sites for quantity in part.sites for sites in quantity.exact)
+        exact = f"; {EXACT}: by construction, {symbol_of('gamma')} = 1 says nothing" if marked else ""
+        by_site = means_in_words(quantity_of(quantity.name) for quantity in part.sites)
+        table(header, rows, f"Site by site, {by_site}{exact}")
+    if part.why_not:
+        print_out(part.why_not)
+    if part.fields:
+        rows = [[difference.field, *difference.values] for difference in part.fields]
+        table(["what differs", *labels], rows, "Specifications")
+    if part.paired:
+        rows = [_paired(row) for row in part.paired]
+        table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")
+
+
+def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> Iterator[str]:
+    from fa_registry.reporting.text.filters import counted
+
+    for place, estimate in enumerate(shown):
+        yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
+
+
+def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
+    yield ["verdict", *(column.verdict.label for column in part.columns)]
+    yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
+    for rule in part.rules:
+        yield from _rule(rule)
+    for quantity in (*part.quantities, *part.aggregates):
+        yield [quantity.label, *map(estimate_text, quantity.estimates)]
+    yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
+
+
+def _rule(rule: ComparedRule) -> Iterator[list[TerminalCell]]:
+    head = (f"{rule.rule} {rule.title}", *(f"required {limit}" for limit in rule.required))
+    yield [head, *(tuple(map(finding_text, cell)) or "—" for cell in rule.columns)]
+    if set(rule.first_fires) != {"never"}:
+        yield [f"{rule.rule} first fires", *rule.first_fires]
+
+
+def _paired(row: PairedRow) -> Sequence[str]:
+    from fa_registry.reporting.text.filters import between, number
+
+    ends = (row.low.value, row.high.value)
+    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
+    answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
+    return (
+        f"{row.first} − {row.second}",
+        f"{row.words} [{row.unit}]",
+        number(row.difference),
+        interval,
+        ", ".join(map(str, row.seeds)) or "—",
+        answer,
+    )
+
+
+def finding_text(row: FindingRow) -> str:
+    """`EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number a seed, or one over all of them."""
+    from fa_registry.reporting.text.filters import number
+
+    observed = ", ".join(dict.fromkeys(number(measured.observed) for measured in row.said))
+    state = f"{row.state}, " if row.state else ""
+    outcome = row.outcome.replace("_", " ")
+    return f"{state}{outcome}: {observed}"
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Mean ± deviation (n) [interval]; N/A and why where there is no mean."""
+    from fa_registry.reporting.text.filters import between, counted, number, spread
+
+    if estimate.mean.reading.value is None:
+        return f"{number(estimate.mean)}: {estimate.mean.reading.reason}"
+    shown = counted(estimate) if estimate.n < estimate.of else f"{spread(estimate)} ({estimate.n})"
+    if estimate.low.value is None:
+        return f"{shown}, {estimate.low.reason}"
+    return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
+
+
+VERBS = (compare,)

@@ -1,0 +1,140 @@
+"""What diff prints: the two audits, then what changed, from the whole to the single figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table
+
+if TYPE_CHECKING:
+    from fa_registry.records import Finding, Reading
+    from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
+
+HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # the rest is in --json
+NOTHING, VARIOUS = "—", "not the same for all"
+RUN = ["run", "method", "seed", "setting"]
+
+
+def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
+    """Print a difference. names: of the two audits, as they were typed."""
+    if as_json:
+        print_json(difference)
+        return
+    for letter, name, side in zip("AB", names, (difference.a, difference.b), strict=True):
+        print_out(f"{letter}: {name}: {_words(side)}")
+    if difference.same:
+        print_out(_sameness(difference))
+        return
+    _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
+    _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
+    _section("Verdicts", [*RUN, "A", "B"], list(_verdicts(difference.runs)))
+    _section("Findings judged otherwise", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
+    _section("Headline figures", [*RUN, "figure", "A", "B"], list(_figures(difference.runs)))
+    _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
+    _section("Only in A", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_a])
+    _section("Only in B", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_b])
+    print_out(_summary(difference))
+
+
+def _words(side: DiffSide) -> str:
+    return f"{side.title} ({side.selection}), {side.runs} runs, edition {side.edition}, digest {side.digest[:SHORT_ID]}"
+
+
+def _sameness(difference: AuditDiff) -> str:
+    if difference.a.digest == difference.b.digest:
+        return f"identical: {difference.matched} runs, every record the same"
+    again = f"{difference.trained_again} of them under another run id"
+    return f"the same: {difference.matched} runs, {again}; no finding or figure differs"
+
+
+def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        table(header, rows, title)
+
+
+def _change(change: Change) -> list[str]:
+    return [change.what, change.before or NOTHING, change.after or NOTHING]
+
+
+def _rules(difference: AuditDiff) -> Iterator[list[str]]:
+    for rule in difference.rules:
+        before, after = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
+        required = before if before == after else f"{before} → {after}"
+        yield [
+            f"{rule.rule} {rule.title}",
+            required,
+            _counts(rule.outcomes_a),
+            _counts(rule.outcomes_b),
+            str(len(rule.moved)),
+        ]
+
+
+def _counts(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or NOTHING
+
+
+def _who(run: RunChange) -> list[str]:
+    """The run's id in A, and in B where that is another."""
+    ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
+    return [" → ".join(ids), run.method, str(run.seed), run.setting]
+
+
+def _verdicts(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    for run in runs:
+        if run.verdict_a != run.verdict_b:
+            yield [*_who(run), run.verdict_a.label, run.verdict_b.label]
+
+
+def _findings(difference: AuditDiff) -> Iterator[list[str]]:
+    """But those of a rule that only one of the editions has: by rule, that is one line."""
+    one_sided = {rule.rule for rule in difference.rules if not (rule.required_a and rule.required_b)}
+    for run in difference.runs:
+        for finding in run.findings:
+            if finding.decided and finding.rule not in one_sided:
+                yield [*_who(run), finding.rule, _seen(finding.before), _seen(finding.after)]
+
+
+def _seen(finding: Finding | None) -> str:
+    if not finding:
+        return NOTHING
+    state = f" {finding.state}" if finding.state else ""
+    return f"{finding.outcome}{state}: {finding.quantity} {_number(finding.observed)}"
+
+
+def _number(reading: Reading) -> str:
+    """Every digit: two figures that differ must not look alike."""
+    return f"N/A ({reading.reason})" if reading.value is None else repr(reading.value)
+
+
+def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    for run in runs:
+        for figure in run.figures:
+            if figure.name in HEADLINE:
+                yield [*_who(run), figure.name, _number(figure.before), _number(figure.after)]
+
+
+def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    """Runs that were trained again differ in every digest: one line a field, with the values where all runs share them."""
+    by_field: dict[str, list[Change]] = {}
+    for run in runs:
+        for change in run.changes:
+            by_field.setdefault(change.what, []).append(change)
+    for several in by_field.values():
+        values = _change(several[0])[1:] if len(set(several)) == 1 else [VARIOUS, VARIOUS]
+        yield [several[0].what, *values, str(len(several))]
+
+
+def _alone(run: RunName) -> list[str]:
+    return [run.run_id[:SHORT_ID], run.method, str(run.seed), run.setting, run.verdict]
+
+
+def _summary(difference: AuditDiff) -> str:
+    verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
+    decided = sum(finding.decided for run in difference.runs for finding in run.findings)
+    figures = sum(len(run.figures) for run in difference.runs)
+    again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
+    return (
+        f"different: {verdicts} verdicts, {decided} findings, {figures} figures; {len(difference.runs)} of {difference.matched} "
+        f"runs of both changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
+    )

@@ -1,0 +1,522 @@
+"""The verbs that look at something, those that keep the house, and what they print: VERBS, at the end, has them all."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fa_registry.cli import shell_completion
+from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples
+from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
+from fa_registry.errors import IntegrityError, UsageError
+from fa_registry.lint.base import LintFinding, LintReport
+from fa_registry.lint.runner import lint_paths, sarif
+from fa_registry.output_streams import has_reader
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.forget import ForgettableRun
+    from fa_registry.workflows.inspect_runs import Listing
+    from fa_registry.workflows.run_status import RunStatus
+
+BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
+QUIET = 30.0  # seconds without a sign of life that are worth a word
+KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
+ACTIONS = ("list", "where", "fetch", "check")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@JSON
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
+@click.option(
+    "--select", default="", metavar="CODES", help="Rules that look, `FA002,FA007` [all, or as pyproject.toml says]."
+)
+@click.option("--ignore", default="", metavar="CODES", help="Rules that do not look [none, or as pyproject.toml says].")
+@examples(
+    "lint .", "lint train.py analysis.ipynb --json", "lint src --ignore FA003", "lint src --sarif > pitfalls.sarif"
+)
+def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ignore: str) -> None:
+    """Find protocol pitfalls in any code, without importing it. Exit 1: found some, 0: none, 2: nothing to read."""
+    if as_json and as_sarif:
+        raise UsageError("--json and --sarif are two formats for one output; choose one")
+    report = lint_paths(paths, *(tuple(filter(None, codes.replace(" ", "").split(","))) for codes in (select, ignore)))
+    if as_json:
+        print_json({"files": report.files, "findings": report.findings, "silenced": report.silenced})
+    elif as_sarif:
+        print_json(sarif(report, importlib.metadata.version("fa_registry")))
+    else:
+        for _, alike in groupby(sorted(report.findings, key=_told_with), key=_told_with):
+            findings = list(alike)
+            places = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
+            print_out(*places, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
+        print_out(_summary(report))
+    sys.exit(report.exit_code)
+
+
+def _told_with(finding: LintFinding) -> tuple[str, str, str]:
+    """Findings of one rule in one file are told together: why and what to do once."""
+    return finding.place.path, finding.code, finding.why
+
+
+def _summary(report: LintReport) -> str:
+    silenced = f"; {len(report.silenced)} silenced with a reason" if report.silenced else ""
+    files = f"{report.files} file{'s' if report.files != 1 else ''}"
+    if not report.findings:
+        return f"no pitfall in {files}{silenced}"
+    counts = Counter(finding.code for finding in report.findings)
+    codes = ", ".join(f"{code} ×{count}" for code, count in sorted(counts.items()))
+    return f"{len(report.findings)} finding{'s' if len(report.findings) != 1 else ''} in {files}: {codes}{silenced}"
+
+
+@click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")
+@click.argument(
+    "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
+)
+@click.option(
+    "--study", default="", metavar="NAME", help="Of runs: those of a study.", shell_complete=shell_completion.studies()
+)
+@click.option(
+    "--method",
+    default="",
+    metavar="LABEL",
+    help="Of runs: those of a method, as `dfa` or `dfa+pen λ=0.01`.",
+    shell_complete=shell_completion.family("methods"),
+)
+@click.option(
+    "--status", default="", help="Of runs: complete, diverged, stopped_early, interrupted, failed or running."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 1_000_000),
+    default=None,
+    metavar="N",
+    help="Of runs: the newest N, 0 for all [50].",
+)
+@click.option("--store", default=None, metavar="URI", help="Of runs: where they are [MLFLOW_TRACKING_URI, …].")
+@JSON
+@examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
+def list_(family: str, as_json: bool, **asked: Any) -> None:
+    """List methods, architectures, datasets, diagnostics, analyses, editions, studies, templates, or the runs of a store."""
+    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    if family == "runs":
+        from fa_registry.workflows.inspect_runs import listed_runs
+
+        runs_listed(listed_runs(**given), as_json)
+        return
+    if given:
+        raise UsageError(f"--{', --'.join(given)}: they choose among runs; for those it is `fa-registry list runs`")
+    from fa_registry.workflows.plugin_listing import members
+
+    rows = members(family)
+    if as_json:
+        print_json(rows)
+    else:
+        table(["name", "what", "file"], [[row["name"], row["line"], row["file"]] for row in rows], "")
+
+
+def runs_listed(listing: Listing, as_json: bool) -> None:
+    """A line a run; what a column has no value of is empty."""
+    if as_json:
+        print_json(listing.runs)
+    elif listing.runs:
+        varied = _varied(listing.runs)
+        rows = [_run_row(run, varied) for run in listing.runs]
+        studies = {row["study"] for row in rows}
+        shared = studies.pop() if len(studies) == 1 else ""  # stands above the rows
+        columns = [name for name in rows[0] if name != "study" or studies]
+        table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
+    else:
+        print_out(listing.none)
+    if listing.more:
+        print_out(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
+
+
+def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """(method, option) where runs of one method have several values of it: without these they would be equal rows."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        for option, value in run["options"].items():
+            values.setdefault((run["method"], option), set()).add(value)
+    return {place for place, several in values.items() if len(several) > 1}
+
+
+def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
+    """What each column says of a run."""
+    seed, accuracy = run["seed"], run["accuracy"]
+    options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
+    return {
+        "run": run["run_id"][:SHORT_ID],
+        "study": run["study"],
+        "method": f"{run['method']} ({', '.join(options)})" if options else run["method"],
+        "seed": "" if seed is None else str(seed),
+        "status": run["status"].replace("_", " "),
+        "verdict": run["verdict"],
+        "accuracy": "" if accuracy is None else f"{accuracy:.3f}",
+        "age": _age(datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(run["started"])),
+    }
+
+
+def _age(since: datetime.timedelta) -> str:
+    """`45s`, `12m`, `3h`, `20d`."""
+    seconds = max(0, int(since.total_seconds()))
+    for size, unit, most in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
+        if seconds < size * most:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+@click.command(short_help="Show all that a method, network, data set or diagnostic declares.")
+@click.argument("name", shell_complete=shell_completion.family("methods"))
+@click.option(
+    "--family",
+    default="",
+    help="Where the name is to be looked up [methods first].",
+    shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics"),
+)
+@JSON
+@examples("card dfa", "card gamma --family diagnostics --json")
+def card(name: str, family: str, as_json: bool) -> None:
+    """Show all that is declared of a method, architecture, data set or diagnostic: equations, deviations, options, source."""
+    from fa_registry.workflows.plugin_listing import card_of
+
+    declared = card_of(name, family)
+    if as_json:
+        print_json(declared)
+        return
+    for field, value in declared.items():
+        if value not in ("", [], {}, None):
+            print_out(*f"{field}: {_value(value)}".split("\n"))
+
+
+def _value(value: Any) -> str:
+    """Words in a row, sentences numbered, a table by name, text as it is; what takes several lines begins on its own."""
+    if isinstance(value, Mapping):
+        lines = [f"{name}: {_option(option)}" for name, option in value.items()]
+    elif isinstance(value, str) or not isinstance(value, Sequence):
+        lines = str(value).splitlines()
+        if len(lines) == 1:
+            return lines[0]
+    elif not any(" " in str(item) for item in value):
+        return ", ".join(map(str, value))
+    else:
+        lines = [f"{index}. {_item(item)}" for index, item in enumerate(value, start=1)]
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _item(item: Any) -> str:
+    """An entry of a list; of a record its fields that are not empty, in a row."""
+    return "  ".join(str(field) for field in item.values() if field) if isinstance(item, Mapping) else str(item)
+
+
+def _option(option: Any) -> str:
+    if not isinstance(option, Mapping):
+        return str(option)
+    allowed = [f"{word} {_value(option[name])}" for name, word in BOUNDS.items() if option[name] not in (None, [])]
+    source = f" [{option['source']}]" if option["source"] else ""
+    return f"{option['default']} ({', '.join([option['help'], *allowed])}){source}"
+
+
+@click.command()
+@click.argument("run_id")
+@STORE
+@JSON
+@examples("show 4f1c0a2b", "show 4f1c0a2b --json")
+def show(run_id: str, store: str, as_json: bool) -> None:
+    """Show one run: specification, figures site by site, provenance. The first characters of the id will do."""
+    from fa_registry.workflows import inspect_runs
+
+    record = inspect_runs.show(run_id, store)
+    if as_json:
+        print_json(record)
+        return
+    sites, scalars = record.measurements.sites, record.measurements.scalars
+    print_out(record.name, f"run {record.run_id} · {record.status} · {record.setting}")
+    count = max((len(row) for row in sites.values()), default=0)
+    rows = [[name, *map(text, row)] for name, row in sites.items()]
+    table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
+    table(["quantity", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
+    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
+
+
+@click.command(short_help="Check versions, store and data; mend what killed runs left.")
+@click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="MACHINE",
+    help="With --repair: close the runs of another machine or container that no longer exists and gave its runs no heartbeat; "
+    "repeatable.",
+)
+@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
+@STORE
+@JSON
+@examples(
+    "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
+)
+def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
+    """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
+    from fa_registry.workflows.doctor import examine
+
+    rows = examine(store, repair, pages, gone)
+    if as_json:
+        print_json(rows)
+    else:
+        cells = [[row["check"], _state(row), str(row["found"])] for row in rows]
+        table(["check", "", "found"], cells, "")
+    sys.exit(0 if all(row["ok"] for row in rows) else 1)
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    return row.get("state", "ok" if row["ok"] else "NOT OK")
+
+
+@click.command(short_help="Put failed or mistaken runs into MLflow's bin.")
+@click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@STORE
+@JSON
+@examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
+def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
+    """Put runs into MLflow's bin: shows what each one is, asks, and prints the command that brings it back.
+
+    RUN: an id or its beginning. An audit still lists a forgotten run as deleted. `mlflow gc` deletes what is in the bin for ever.
+    A run at work, an audit, a run of a study with runs, and a run whose weights are a registered model are refused.
+    """
+    from fa_registry.workflows import forget as workflow
+
+    if not yes:
+        if as_json or not _can_answer():
+            raise UsageError(
+                "forget asks before it changes anything, and nobody can answer here; add --yes to go on unasked"
+            )
+        _print_forgettable(workflow.forgettable(run_ids, store))
+        click.confirm("Put them into MLflow's bin?", abort=True)
+    forgotten = workflow.run_forget(run_ids, store)
+    if as_json:
+        print_json(forgotten)
+        return
+    print_out(*(f"{run.run_id}: in MLflow's bin; bring it back: {run.restore}" for run in forgotten))
+    print_out("until `mlflow gc` deletes them for ever; an audit lists them as deleted")
+
+
+def _can_answer() -> bool:
+    return sys.stdin.isatty()
+
+
+def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
+    columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "size"]
+    sizes = ["unknown" if run.size is None else f"{run.size / 2**20:.1f} MiB" for run in runs]
+    rows = [
+        [
+            run.run_id[:SHORT_ID],
+            run.kind,
+            run.method,
+            run.setting,
+            run.seed,
+            run.status.replace("_", " "),
+            run.verdict,
+            size,
+        ]
+        for run, size in zip(runs, sizes, strict=True)
+    ]
+    table(columns, rows, "")
+
+
+@click.command(short_help="Make a large sqlite store quick to look through.")
+@STORE
+@JSON
+@examples("optimize", "optimize --store sqlite:///other.db")
+def optimize(store: str, as_json: bool) -> None:
+    """Make a large sqlite store quick to look through (ANALYZE); nothing in it changes."""
+    from fa_registry.workflows.inspect_runs import run_optimize
+
+    counted = run_optimize(store)
+    if as_json:
+        print_json(counted)
+    else:
+        rows = [[name, f"{count:,}"] for name, count in counted["rows"].items()]
+        table(["table", "rows"], rows, f"analysed {counted['store']}")
+
+
+class Action(click.Choice):
+    """One of ACTIONS; whoever types the name of a data set first is told what to type."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """Return the action."""
+        from fa_registry import datasets
+
+        if value not in ACTIONS and value in datasets.CATALOG.names():
+            self.fail(
+                f"{value!r} is a data set: type `fa-registry data check {value}`, or list, where or fetch", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
+@click.command()
+@click.argument("action", type=Action(ACTIONS))
+@click.argument("name", default="", shell_complete=shell_completion.family("datasets"))
+@DATA_ROOT
+@JSON
+@examples(
+    "data list",
+    "data check fashion_mnist",
+    "data where cifar10 --data-root ~/data",
+    "data fetch cifar10 --data-root ~/data",
+    "data check --data-root ~/data --json",
+)
+def data(action: str, name: str, data_root: str, as_json: bool) -> None:
+    """Data sets and the files they need. Exit 3: a file is missing or not as published.
+
+    \b
+    ACTION is one of
+      list   every data set, and whether what it needs is here
+      where  the exact path and MD5 of every file
+      fetch  download the files of NAME by torchvision, and decode them
+      check  digests of files and decoded images, and their counts
+    The folder is --data-root, else FA_REGISTRY_DATA, else ./data; fashion_mnist is found too where Debian's package
+    dataset-fashion-mnist has put it.
+    """
+    from fa_registry.workflows import data as verb
+
+    root, report = Path(data_root) if data_root else None, functools.partial(print_out, err=True)
+    if action in ("list", "where"):
+        rows = verb.overview(name, root) if action == "list" else verb.places(name, root)
+    else:
+        rows = verb.fetch(name, root, report) if action == "fetch" else verb.check(name, root, report)
+    if as_json:
+        print_json(rows)
+    elif action == "list":
+        table(["name", "state", "what"], [[row["name"], verb.state(row), row["line"]] for row in rows], "")
+    elif action == "where":
+        _placed(rows)
+    elif rows:
+        table(
+            ["name", "what", "", "found"], [[row["name"], row["what"], _state(row), row["found"]] for row in rows], ""
+        )
+    else:
+        print_out("nothing to check: no data set has files here; `fa-registry data where` says where they are expected")
+    sys.exit(0 if all(row.get("ok", True) for row in rows) else IntegrityError.exit_code)
+
+
+def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Paths as plain lines, so that they can be copied whole."""
+    for row in rows:
+        md5 = f", MD5 {row['md5']}" if row["md5"] else ""
+        print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
+    if not rows:
+        print_out("needs no files")
+
+
+@click.command(short_help="Begin a method, architecture, dataset, diagnostic or study of your own.")
+@click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
+@click.argument("name")
+@click.option("--out", default="", metavar="FOLDER", help="Where its folder is made [here].")
+@JSON
+@examples("new method my_rule", "new study my_study", "new diagnostic my_figure --out packages")
+def new(kind: str, name: str, out: str, as_json: bool) -> None:
+    """Write a file that runs as it is, in a package of your own with its entry point and its test: method, architecture, dataset,
+    diagnostic; or a study.toml. Nothing that is there is written over.
+    """
+    from fa_registry.workflows import scaffold
+
+    written = scaffold.new(kind, name, out)
+    if as_json:
+        print_json(
+            {"folder": str(written.folder), "files": list(map(str, written.files)), "commands": written.commands}
+        )
+        return
+    print_out(
+        *(f"{path}: written" for path in written.files), "next:", *(f"  {command}" for command in written.commands)
+    )
+
+
+@click.command(short_help="Watch the runs of a store, or of one study, while they train.")
+@click.option(
+    "--study", default="", metavar="NAME", help="Runs of this study.", shell_complete=shell_completion.studies()
+)
+@click.option(
+    "--every",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 3600),
+    metavar="SECONDS",
+    help="Between looks.",
+)
+@click.option("--once", is_flag=True, help="One look, and no more: for scripts.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="The newest N runs."
+)
+@STORE
+@JSON
+@examples(
+    "watch", "watch --study digits", "watch --study digits --once --json", "watch --store http://server:5000 --every 30"
+)
+def watch(study: str, every: float, once: bool, limit: int, store: str, as_json: bool) -> None:
+    """Epoch, norms, accuracy, what fired, speed and time left of every run, until none is at work. One question a look.
+
+    Exit 0. Off a terminal a table is printed only where something has changed. The store's tables say so, no file is read.
+    """
+    from fa_registry.workflows.run_status import is_anybody_at_work, watcher
+
+    watching = watcher(store, study, limit)
+    before = None
+    while True:
+        rows = watching.poll()
+        if as_json:
+            print_json(rows)
+        elif (shown := [_watched_cells(row) for row in rows]) != before:
+            if sys.stdout.isatty() and not once:
+                click.clear()
+            _print_watched(shown, rows, study)
+            before = shown
+        if once or not is_anybody_at_work(rows) or not has_reader(sys.stdout):
+            return
+        time.sleep(every)
+
+
+def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[RunStatus], study: str) -> None:
+    if not rows:
+        print_out("no run yet" + (f" of study {study}" if study else ""))
+        return
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
+    table(_watched_columns(), shown, f"study {study}: {said}" if study else said)
+
+
+def _watched_columns() -> list[str]:
+    from fa_registry.metrics import quantity_of  # numpy, which --help needs not
+
+    figures = [quantity_of(name).symbol for name in ("h_L", "g_L", "accuracy")]
+    return ["run", "name", "status", "epoch", *figures, "fired", "epochs/s", "left"]
+
+
+def _watched_cells(row: RunStatus) -> list[str]:
+    from fa_registry.workflows.progress import duration
+
+    quiet = f", silent for {row.silent:.0f} s" if row.silent > QUIET else ""
+    return [
+        row.run_id[:SHORT_ID],
+        row.name,
+        row.status.replace("_", " ") + quiet,
+        "" if row.epoch is None else f"{row.epoch} of {'?' if row.epochs is None else row.epochs}",
+        *("" if value is None else f"{value:.4g}" for value in (row.h_L, row.g_L)),
+        "" if row.accuracy is None else f"{row.accuracy:.3f}",
+        ", ".join(f"{rule} at {epoch}" for rule, epoch in row.fired.items()),
+        "" if row.rate is None else f"{row.rate:.3g}",
+        "" if row.left is None else duration(row.left),
+    ]
+
+
+VERBS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)

@@ -1,0 +1,72 @@
+"""What the shell offers after TAB where a name is asked for: members, studies, editions. Nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from fa_registry import bundled_files
+from fa_registry.errors import PluginError
+from fa_registry.plugin_registry import Catalog
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+FAMILIES = ("methods", "architectures", "datasets", "diagnostics", "analyses", "editions", "studies", "templates")
+
+
+def family(name: str, home: str = "") -> Complete:
+    """The members of a family, ours and those of installed packages: their files are listed, not imported."""
+    return _offering(lambda: _members(name, home))
+
+
+def choices(*known: str) -> Complete:
+    return _offering(lambda: known)
+
+
+def studies() -> Complete:
+    """Those that ship; what looks like a path is completed as one."""
+    return _or_path(_offering(lambda: (path.parent.name for path in bundled_files.projects().glob("*/study.toml"))))
+
+
+def editions() -> Complete:
+    return _or_path(_offering(_shipped))
+
+
+def several(complete: Complete) -> Complete:
+    """Of names with commas between them the last."""
+
+    def complete_last(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        before, comma, last = typed.rpartition(",")
+        items = complete(context, parameter, last)
+        return [CompletionItem(f"{before}{comma}{item.value}", type=item.type) for item in items]
+
+    return complete_last
+
+
+def _shipped() -> tuple[str, ...]:
+    from fa_registry.protocol.rules import shipped  # the editions are read for it
+
+    return shipped()
+
+
+def _members(name: str, home: str) -> list[str]:
+    try:
+        known = Catalog(name, name, home=home).names()
+        return [member.replace("_", "-") if name == "analyses" else member for member in known]
+    except PluginError:  # the verb will say which package is broken; a shell has no place for that
+        return []
+
+
+def _offering(names: Callable[[], Iterable[str]]) -> Complete:
+    return lambda context, parameter, typed: [
+        CompletionItem(name) for name in sorted(names()) if name.startswith(typed)
+    ]
+
+
+def _or_path(complete: Complete) -> Complete:
+    def complete_either(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        names = complete(context, parameter, typed)
+        return names or [CompletionItem(typed, type="file")]
+
+    return complete_either

@@ -1,0 +1,288 @@
+"""Looking at a network: a pass over the eval batch in eval mode, in full shape, and the Observation made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures.base import Network
+from fa_registry.diagnostics._forward_gradient import (
+    OWN_DRAWS,
+    PrecisionWatch,
+    TraceError,
+    are_samples_mixed,
+    as_precision,
+    cast,
+    differenced_gradients,
+    draws_numbers,
+    fixed_draws,
+    is_repeated,
+    shifted_losses,
+    traced_pass,
+)
+from fa_registry.diagnostics.base import Observation
+from fa_registry.errors import UsageError
+from fa_registry.terminal_loss import output_error, sample_losses, target_rows
+
+CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
+TRACED = "of the traced forward pass"
+ESTIMATED = "estimated from forward passes"
+DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
+PARTIAL_TRACE = "the traced operations are not the whole forward pass"  # what leaves torch is a constant in a trace
+Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → a vector (N, D_l) a sample and site
+
+
+@dataclass(frozen=True)
+class BatchPass:
+    """Logits (N, C), states h_0..h_L and their gradients, each (N, …) in full shape: tokens and maps as they are. Detached."""
+
+    logits: Tensor
+    hidden: list[Tensor]
+    gradients: list[Tensor]
+
+
+@dataclass(frozen=True)
+class ForwardBackward:
+    """What the network showed of one batch: a pass in its own precision and, unless it was left out, one in float64.
+
+    error, onehot: (N, C); the error e = softmax(z) − onehot(y) is that of the first pass. source: how the gradients were taken
+    where it was not by the network's own backward pass. widths: relative half widths of 95 % intervals of ‖g_l‖, where estimated.
+    """
+
+    single: BatchPass
+    double: BatchPass | None
+    error: Tensor
+    onehot: Tensor
+    source: str = ""
+    widths: Sequence[float] = ()
+
+    def observation(self, credits: Sequence[Tensor] | None, **known: Any) -> Observation:
+        """One vector a sample and site, which is what diagnostics compare; `known`: the Observation's other fields."""
+        doubled = None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
+        return Observation(
+            hidden=[state_vectors(state) for state in self.single.hidden],
+            gradients=[gradient_vectors(gradient) for gradient in self.single.gradients],
+            error=self.error,
+            gradients_double=doubled,
+            credits=None if credits is None else [gradient_vectors(credit) for credit in credits],
+            **known,
+        )
+
+
+def run_forward_backward(
+    network: nn.Module, images: Tensor, labels: Tensor, double: bool = True, directions: Directions | None = None
+) -> ForwardBackward:
+    """Look at `network`, whose forward(x, return_hidden=True) gives (logits, [h_0..h_L]) on one graph, in eval mode.
+
+    A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
+
+    An adapted model whose `gradient` is "forward" is differentiated by its forward computation alone. What an adapted model draws
+    comes from fixed seeds.
+
+    Args:
+        network: as above.
+        images: (N, …), floating or integer (token ids).
+        labels: (N,).
+        double: also run in float64; an adapted model, if it can and if it draws no random numbers: those would be others.
+        directions: the credits, along which an estimated gradient is exact.
+    """
+    with eval_mode(network):
+        precision = images.dtype if images.is_floating_point() else weight_dtype(network)
+        gradient = getattr(network, "gradient", "backward")
+        if gradient == DIFFERENCES:
+            return estimated_look(network, images, labels, PARTIAL_TRACE, directions)
+        if gradient == "forward":
+            return _forward_look(network, images, labels, precision, double, directions)
+        if isinstance(network, Network):
+            single = _pass(network, images, labels, precision)
+            return _look(single, _pass(network, images, labels, torch.float64) if double else None, labels)
+        passes: list[BatchPass] = []
+        drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))
+        with fixed_draws(), suppress(RuntimeError):  # which a forward pass raises that is written for one precision
+            passes += [_pass(network, images, labels, torch.float64)] if double and not drawn else []
+    return _look(passes[0], passes[1] if len(passes) > 1 else None, labels)
+
+
+def _look(
+    single: BatchPass, double: BatchPass | None, labels: Tensor, source: str = "", widths: Sequence[float] = ()
+) -> ForwardBackward:
+    """Return the look of these passes, with the error of the first."""
+    return ForwardBackward(
+        single, double, output_error(single.logits, labels), target_rows(single.logits, labels), source, widths
+    )
+
+
+def _forward_look(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    precision: torch.dtype,
+    double: bool,
+    directions: Directions | None,
+) -> ForwardBackward:
+    found: list[Any] = []
+    drawn = draws_numbers(lambda: found.extend(_plain_pass(network, images, precision)))
+    logits, states = found
+    try:
+        single = BatchPass(*traced_pass(network, images, labels, states, precision))
+    except TraceError as error:
+        return estimated_look(network, images, labels, f"the trace failed: {error}", directions)
+    doubled = None
+    with suppress(TraceError):  # of a forward pass that is written for one precision
+        wide = [state.double() for state in states]
+        doubled = (
+            BatchPass(*traced_pass(network, images, labels, wide, torch.float64)) if double and not drawn else None
+        )
+    return _look(single, doubled, labels, TRACED)
+
+
+def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+    """Return logits and states without a graph."""
+    given = (as_precision(images, precision).clone(),)
+    with torch.no_grad():
+        logits, states, *_ = torch.func.functional_call(
+            network, cast(network, precision), given, {"return_hidden": True}
+        )
+    return logits, states
+
+
+def estimated_look(
+    network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
+) -> ForwardBackward:
+    """Return a look whose gradients are differences of the loss. reason: why they are not those of a trace; the rest as for look.
+
+    Raises:
+        UsageError: the forward pass does not compute in float64, or samples depend on each other.
+    """
+    precision = images.dtype if images.is_floating_point() else weight_dtype(network)
+    with eval_mode(network), fixed_draws():
+        logits, states = _plain_pass(network, images, precision)
+    wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
+    with eval_mode(network):
+        try:
+            losses = shifted_losses(network, images, labels, torch.float64)
+            with watch:
+                plain = losses([torch.zeros_like(state) for state in wide])
+            problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
+        except RuntimeError as error:
+            problem = f"{type(error).__name__}: {str(error)[:200]}"
+        if not problem and not is_repeated(losses, plain, wide, torch.float64):
+            problem = OWN_DRAWS
+        if not problem and are_samples_mixed(losses, wide, torch.float64):
+            problem = "the loss of a sample depends on other samples"
+        if problem:
+            raise UsageError(
+                "gradient='forward': expected a forward pass that can be traced, or one in float64 whose samples do not depend "
+                f"on each other, to be differenced; {reason}; {problem}"
+            )
+        gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
+    single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])
+    return _look(single, None, labels, f"{ESTIMATED}: {reason}", widths)
+
+
+def observe(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    credit_rule: CreditRule | None = None,
+    no_credits: str = "no method was given",
+    exact: tuple[bool, ...] = (),
+    double: bool = True,
+) -> Observation:
+    """`look`, as vectors.
+
+    credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); None if there is none, and then no_credits says why.
+    exact: per site, whether the credit is g by construction.
+    """
+    seen = run_forward_backward(network, images, labels, double)
+    credits = None
+    if credit_rule:
+        credits = credit_rule(seen.single.hidden, seen.single.gradients, seen.error, seen.onehot)
+    return seen.observation(credits, no_credits=no_credits, exact=exact)
+
+
+def weight_dtype(network: nn.Module) -> torch.dtype:
+    """Of the first floating parameter; torch's default where there is none."""
+    kinds = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
+    return next(kinds, torch.get_default_dtype())
+
+
+def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
+    """g_l = ∂(Σ_i ℓ_i)/∂h_l for every site, of its state's shape; row i is sample i's own gradient, with no 1/N.
+
+    Checked against central differences at every site, and at three batch sizes: tests/diagnostics/test_observe.py.
+    """
+    return list(torch.autograd.grad(sample_losses(logits, labels).sum(), hidden))
+
+
+def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> BatchPass:
+    """Forward and backward in `precision`, with the network's weights cast to it.
+
+    The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
+    Integer inputs (token ids) cannot, so there the weights do.
+    """
+    inputs, tensors = as_precision(images, precision), cast(network, precision)
+    if inputs.is_floating_point():
+        inputs.requires_grad_()
+    else:
+        for weight in dict(network.named_parameters()).keys() & tensors.keys():
+            if tensors[weight].is_floating_point():
+                tensors[weight].requires_grad_()
+    if isinstance(network, Network):
+        logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
+        return _differentiated(logits, hidden, hidden, labels)
+    inside = {f"network.{name}": held for name, held in tensors.items()}
+    return torch.func.functional_call(_Differentiated(network), inside, (inputs, labels))
+
+
+class _Differentiated(nn.Module):
+    """A forward and backward pass as one call, so that what a backward pass computes again it computes with the same weights."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> BatchPass:
+        logits, hidden, *roots = self.network(inputs, return_hidden=True)
+        return _differentiated(logits, hidden, roots[0] if roots else hidden, labels)
+
+
+def _differentiated(logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Tensor], labels: Tensor) -> BatchPass:
+    gradients = site_gradients(logits, roots, labels)
+    return BatchPass(logits.detach(), [state.detach() for state in hidden], gradients)
+
+
+def state_vectors(state: Tensor) -> Tensor:
+    """One vector a sample: features as they are, tokens (N, T, D) by the class token, maps (N, C, H, W) by the mean."""
+    if state.dim() == 2:
+        return state
+    return state[:, 0] if state.dim() == 3 else state.mean(dim=(2, 3))
+
+
+def gradient_vectors(gradient: Tensor) -> Tensor:
+    """The gradient for the vector of `state_vectors`: the class token's, or a map's sum over positions.
+
+    A map's pooled state moves by δ when every position moves by δ, so its gradient is the sum, not the mean: checked against
+    e W of a head that reads the mean, in tests/diagnostics/test_observe.py.
+    """
+    if gradient.dim() == 2:
+        return gradient
+    return gradient[:, 0] if gradient.dim() == 3 else gradient.sum(dim=(2, 3))
+
+
+@contextmanager
+def eval_mode(network: nn.Module) -> Iterator[None]:
+    """Eval mode inside (BatchNorm and dropout must not depend on the batch while measuring), each module's own after."""
+    training = [module for module in network.modules() if module.training]
+    if training:  # else there is nothing to switch: several may stand inside one another
+        network.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,262 @@
+"""The linter's one pass: read each file, ask each rule, put aside what a comment silences."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import tokenize
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.lint.base import Hit, LintFinding, LintReport, LintRule, RuleCard, SourceLocation
+from fa_registry.lint.python_files import UNREADABLE, Source, python_files, read, unreadable
+from fa_registry.lint.rules import all_rules
+
+BAD_SILENCE = RuleCard(
+    code="FA901",
+    pitfall=0,
+    name="silence-without-reason",
+    title="an `fa: ok` comment that silences nothing",
+    why="a pitfall put aside without a reason cannot be told from one that was overlooked",
+    fix="name the rule and say why it does not apply here",
+    cannot_see="",
+)
+
+
+def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> LintReport:
+    """What the rules find under the paths; raises UsageError for a missing path or when there is no Python file.
+
+    select: codes of the rules that look [all]; ignore: of those that do not. What is not said here, the section
+    [tool.fa-registry.lint] of this folder's pyproject.toml says: select, ignore, and exclude, names of files as fnmatch has them.
+    """
+    said = configured(Path())
+    rules = _chosen(select or said.get("select", ()), ignore or said.get("ignore", ()))
+    excluded = said.get("exclude", ())
+    files = [path for path in python_files(paths) if not any(fnmatch(str(path), pattern) for pattern in excluded)]
+    findings = [finding for path in files for finding in lint_source(read(path), rules)]
+    return LintReport(
+        files=len(files),
+        findings=tuple(finding for finding in findings if not finding.silenced),
+        silenced=tuple(finding for finding in findings if finding.silenced),
+        cards=(*(rule.card for rule in rules), UNREADABLE, BAD_SILENCE),
+    )
+
+
+def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
+    rules = all_rules()
+    known = [rule.card.code for rule in rules]
+    problems = [
+        f"{field}: {unknown_name_text('rule', code, known)}"
+        for field, codes in (("select", select), ("ignore", ignore))
+        for code in codes
+        if code not in known
+    ]
+    if problems:
+        raise InvalidFields("lint", problems)
+    return [rule for rule in rules if rule.card.code in (select or known) and rule.card.code not in ignore]
+
+
+def configured(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The section [tool.fa-registry.lint] of a folder's pyproject.toml; empty where there is none. Raises InvalidFields."""
+    path = folder / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    section: Any = jsonio.read_toml(path, f"lint: {path}")[0]
+    for name in SECTION:
+        section = section.get(name, {}) if isinstance(section, dict) else {}
+    section = section if isinstance(section, dict) else {"": section}
+    wrong = [
+        f"{path}: [tool.fa-registry.lint] {name}: expected a list of texts among {', '.join(FIELDS)}, found {value!r}"
+        for name, value in section.items()
+        if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
+    ]
+    if wrong:
+        raise InvalidFields("lint", wrong)
+    return section
+
+
+SECTION = ("tool", "fa-registry", "lint")
+FIELDS = ("select", "ignore", "exclude")
+
+
+def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
+    """The findings of one file in the order of its lines, silenced ones among them."""
+    findings, syntax = list(source.unreadable), source.syntax
+    if syntax is not None:
+        comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
+        findings += [_bad_silence(source, comment) for comment in comments if comment.problem]
+        for rule in rules:
+            if rule.possible(syntax.text):
+                findings += _judged(source, rule, comments)
+    return sorted(
+        findings, key=lambda finding: (finding.place.cell, finding.place.line, finding.place.column, finding.code)
+    )
+
+
+def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
+    """What one rule finds; that it could not look, where an expression nests deeper than Python recurses, is a finding too."""
+    try:
+        hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is told of once
+        return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
+    except RecursionError:
+        return [unreadable(source.path, f"nested too deeply for {rule.card.code} to check")]
+
+
+def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
+    node = hit.node
+    reason = next(
+        (
+            comment.reason
+            for comment in comments
+            if not comment.problem and card.code in comment.codes and node.lineno <= comment.line <= node.end_lineno
+        ),
+        "",
+    )
+    return LintFinding(card.code, card.pitfall, _place(source, node), hit.what, card.why, card.fix, reason)
+
+
+def _place(source: Source, node: ast.AST) -> SourceLocation:
+    """Where a node stands. The tree counts columns in bytes of UTF-8, people count characters."""
+    lines = source.syntax.lines
+    cell, line = source.locate(node.lineno)
+    return SourceLocation(
+        source.path,
+        line,
+        _characters(lines[node.lineno - 1], node.col_offset),
+        source.locate(node.end_lineno)[1],
+        _characters(lines[node.end_lineno - 1], node.end_col_offset),
+        cell,
+    )
+
+
+def _characters(line: str, offset: int) -> int:
+    return len(line.encode()[:offset].decode(errors="replace")) + 1
+
+
+def _bad_silence(source: Source, comment: Silence) -> LintFinding:
+    cell, line = source.locate(comment.line)
+    place = SourceLocation(source.path, line, comment.column, line, comment.end_column, cell)
+    return LintFinding(BAD_SILENCE.code, 0, place, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix)
+
+
+# Comments that silence a rule on their line: `# fa: ok FA002 why`. The reason is not optional.
+
+
+COMMENT = re.compile(r"#\s*fa:\s*ok\b(?P<codes>(?:[\s,]*\bFA\d{3}\b)*)(?P<rest>.*)$", re.IGNORECASE)
+CODE = re.compile(r"FA\d{3}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """One comment. problem: why it silences nothing; empty if it is in order."""
+
+    line: int
+    column: int
+    end_column: int
+    codes: tuple[str, ...]
+    reason: str
+    problem: str
+
+
+def silences(text: str, known: Container[str]) -> Iterator[Silence]:
+    """Every such comment of a text that parses; columns count from 1."""
+    if "fa:" not in text.lower():  # tokenizing takes as long as parsing
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        match = COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+        if not match:
+            continue
+        codes = tuple(code.upper() for code in CODE.findall(match["codes"]))
+        reason = match["rest"].strip(" \t:,;-–—")
+        yield Silence(
+            token.start[0],
+            token.start[1] + match.start() + 1,
+            token.end[1] + 1,
+            codes,
+            reason,
+            _silence_problem(codes, reason, known),
+        )
+
+
+def _silence_problem(codes: tuple[str, ...], reason: str, known: Container[str]) -> str:
+    unknown = [code for code in codes if code not in known]
+    if not codes:
+        return "names no rule; write `# fa: ok FA002 reason`"
+    if unknown:
+        return f"names {', '.join(unknown)}, which no rule is called"
+    if not reason:
+        return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
+    return ""
+
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(report: LintReport, version: str) -> dict[str, Any]:
+    """The log of one run. Silenced findings are in it too, with their reason, as SARIF wants them."""
+    order = {card.code: index for index, card in enumerate(report.cards)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "fa-registry lint",
+                "version": version,
+                "rules": [_rule(card) for card in report.cards],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, order[finding.code]) for finding in (*report.findings, *report.silenced)],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(card: RuleCard) -> dict[str, Any]:
+    rule = {
+        "id": card.code,
+        "name": card.name,
+        "shortDescription": {"text": card.title},
+        "fullDescription": {"text": card.why},
+        "help": {"text": card.fix},
+        "defaultConfiguration": {"level": "warning"},
+    }
+    return {**rule, "properties": {"pitfall": card.pitfall}} if card.pitfall else rule
+
+
+def _result(finding: LintFinding, index: int) -> dict[str, Any]:
+    result = {
+        "ruleId": finding.code,
+        "ruleIndex": index,
+        "level": "warning",
+        "message": {"text": f"{finding.what}. {finding.why}. Fix: {finding.fix}."},
+        "locations": [_location(finding)],
+    }
+    if finding.silenced:
+        result["suppressions"] = [{"kind": "inSource", "justification": finding.silenced}]
+    return result
+
+
+def _location(finding: LintFinding) -> dict[str, Any]:
+    """A region counts lines of the file; a notebook's lines are lines of JSON, so its place is a logical one."""
+    place = finding.place
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.path)}}
+    if place.cell:
+        name = f"cell {place.cell}, line {place.line}"
+        return {"physicalLocation": physical, "logicalLocations": [{"fullyQualifiedName": name}]}
+    physical["region"] = {
+        "startLine": place.line,
+        "startColumn": place.column,
+        "endLine": place.end_line,
+        "endColumn": place.end_column,
+    }
+    return {"physicalLocation": physical}
+
+
+def _uri(path: str) -> str:
+    return ("file://" if PurePosixPath(path).is_absolute() else "") + quote(os.fsencode(path))

@@ -1,0 +1,601 @@
+"""What is measured: a quantity's name, symbol, words, unit, how it is written, where it lives, and its mean over seeds.
+
+Those that a table or a sentence of ours names are declared here, once: a diagnostic's card names them, tables are tuples of names.
+Any other diagnostic declares its own whole on its card; cards travel with a report, so a page knows quantities that it has never
+heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.deprecated_names import aliases
+from fa_registry.errors import PluginError
+from fa_registry.records import Reading
+from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
+
+FAMILY = "/*"  # ends the name of what is measured once a parameter: feature_drift/* → feature_drift/embed.weight
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "kind": ("num", "sci", "cos", "exact", "compact", "pct", "pp"),
+        "mean": (ARITHMETIC, GEOMETRIC),
+        "where": ("", "site", "run", "epoch"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a diagnostic. symbol, words: as pages call it. kind: the filter that writes it. unit: empty is its card's.
+
+    head: as the head of a column calls it, under: the small print that tells it from others of that head. alone: as a line
+    calls it that has room for nothing beside it. Where head or alone is empty, it is the symbol.
+
+    always: it has its line even where no run measured it. valued: it has its line only where it has a value, for most methods
+    give it none. mean: over seeds; GEOMETRIC of what lives on a ratio scale and spans decades (norms, growth, gain). where: it
+    is one number a `site`, a `run` (at its end) or an `epoch`; empty where the card does not say. about: the quantity that it
+    sums up or qualifies, which is shown in its stead.
+
+    Raises PluginError where kind, mean or where is none that is known.
+    """
+
+    name: str
+    symbol: str = ""
+    words: str = ""
+    kind: str = "num"
+    always: bool = False
+    valued: bool = False
+    mean: str = ARITHMETIC
+    unit: str = ""
+    where: str = ""
+    about: str = ""
+    head: str = ""
+    under: str = ""
+    alone: str = ""
+
+    def __post_init__(self):
+        problems = [
+            f"{field} (one of {', '.join(filter(None, known))}, found {getattr(self, field)!r})"
+            for field, known in CHOICES.items()
+            if getattr(self, field) not in known
+        ]
+        if problems:
+            raise PluginError(f"quantity {self.name!r}: {'; '.join(problems)}")
+
+    @property
+    def heading(self) -> str:
+        """What the head of a column says."""
+        return self.head or self.symbol
+
+    @property
+    def label(self) -> str:
+        """What names it where nothing stands beside it, `largest growth`."""
+        return self.alone or self.symbol
+
+    @property
+    def title(self) -> str:
+        """What the title of a figure begins with, `Largest growth`. A symbol stays as it is: S_l is another quantity than s_l."""
+        return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
+
+    @property
+    def beside_control(self) -> bool:
+        """Whether it compares with the frozen control, so that a control has none."""
+        return self.name in BESIDE_CONTROL
+
+    @property
+    def with_deviation(self) -> bool:
+        """Whether the deviation over seeds stands beside the mean in the audit table."""
+        return self.name in WITH_DEVIATION
+
+    @property
+    def family(self) -> str:
+        """What the names of its members begin with, `feature_drift/`; empty of a single quantity."""
+        return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
+
+
+Known = Mapping[str, Metric]
+DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards of a report
+
+NONE: Known = MappingProxyType({})
+HEADLINE_GAMMA = "gamma_deep_mean"
+NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
+REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
+# Γ by every way of taking one number over sites and samples → which way that is.
+AGGREGATES: Mapping[str, str] = MappingProxyType(
+    {
+        f"gamma_{scope}_{over_sites}_{over_samples}": f"{over_sites} over {sites} of the {over_samples} over samples"
+        for scope, sites in (("deep", "sites 1..L"), ("all", "sites 0..L"))
+        for over_sites in ("mean", "median")
+        for over_samples in ("mean", "median")
+    }
+)
+SPREAD = "gamma_spread"
+REFERENCE_CHECK = "reference_check"
+# By name. Where a unit is empty it is the card's; what stands last no diagnostic measures: no card names it.
+DECLARED: Known = MappingProxyType(
+    {
+        quantity.name: quantity
+        for quantity in (
+            Metric("bridge_residual", "bridge residual", "|V_φ − softmin V̄|, mean", valued=True, where="site"),
+            Metric("costate_cosine", "costate cosine", "with the exact costate", "cos", valued=True, where="site"),
+            Metric(
+                "costate_cosine_mean",
+                "costate cosine",
+                "mean over the sites that are not exact by construction",
+                "cos",
+                where="epoch",
+                about="costate_cosine",
+            ),
+            Metric("feature_drift/*", "", "drift of this parameter", where="run"),
+            Metric(
+                "feature_drift_blocks",
+                "drift of the blocks",
+                "‖W_T − W_0‖ / ‖W_0‖ of all blocks' weights together",
+                where="run",
+            ),
+            Metric("fidelity", "fidelity", "cosine of g_l in float32 and in float64", "exact", where="site"),
+            Metric(
+                "fidelity_batch",
+                "fidelity batch",
+                "cosine of the flattened batch's g_l in float32 and in float64",
+                "exact",
+                where="site",
+            ),
+            Metric("fidelity_min", "fidelity", "least of the sites", where="epoch", about="fidelity"),
+            Metric(
+                "fidelity_left_out",
+                "samples fitted",
+                "left out of fidelity: their error is below the resolution of float32",
+                "compact",
+                unit="samples",
+                where="epoch",
+                about="fidelity",
+            ),
+            Metric(
+                "g_norm",
+                "‖g_l‖₂",
+                f"of each sample's own loss, median: {REFERENCE_BATCH} times the published figure",
+                "sci",
+                always=True,
+                mean=GEOMETRIC,
+                where="site",
+                under="per sample",
+            ),
+            Metric(
+                "g_norm_mean_ce",
+                "‖g_l‖₂ mean CE",
+                f"the published figure, of the mean loss of N = {REFERENCE_BATCH} samples",
+                "sci",
+                always=True,
+                mean=GEOMETRIC,
+                where="site",
+                under="mean CE",
+            ),
+            Metric(
+                "g_norm_uncertainty",
+                "± ‖g_l‖",
+                "half width of the 95 % interval of an estimated ‖g_l‖, relative",
+                "sci",
+                valued=True,
+                where="site",
+            ),
+            Metric(
+                REFERENCE_CHECK,
+                "reference check",
+                "relative deviation of the gradient from differences of the loss",
+                "sci",
+                valued=True,
+                where="site",
+            ),
+            Metric(
+                "g_L",
+                "‖g_L‖",
+                "of each sample's own loss at the last site, median",
+                mean=GEOMETRIC,
+                where="epoch",
+                about="g_norm",
+                under="per sample",
+                alone="‖g_L‖ per sample",
+            ),
+            Metric(
+                "gain",
+                "gain",
+                "‖g_l‖ / ‖e‖: how much of the output error arrives",
+                mean=GEOMETRIC,
+                where="site",
+                head="Gain",
+            ),
+            Metric("gamma", "Γ", "cosine of credit and gradient, mean over samples", "cos", always=True, where="site"),
+            Metric("gamma_q25", "Γ, lower quartile", "of the samples", "cos", where="site", about="gamma"),
+            Metric("gamma_median", "Γ, median", "of the samples", "cos", where="site", about="gamma"),
+            Metric("gamma_q75", "Γ, upper quartile", "of the samples", "cos", where="site", about="gamma"),
+            Metric(
+                "gamma_samples", "samples of Γ", "those that have a cosine", unit="samples", where="site", about="gamma"
+            ),
+            Metric("gamma_batch", "Γ batch", "cosine of the flattened batch", "cos", where="site"),
+            Metric(
+                "gamma_block_input",
+                "Γ block input",
+                "the published reading, one site too early; for reproduction tables only",
+                "cos",
+                where="site",
+            ),
+            Metric(
+                "gamma_block_input_mean",
+                "Γ block input",
+                "mean of the published reading, one site too early; for reproduction tables only",
+                "cos",
+                where="epoch",
+                about="gamma_block_input",
+            ),
+            Metric(
+                "gamma_null_mean", "Γ null", "the same for fresh feedback: mean ± std over draws", "cos", where="site"
+            ),
+            Metric(
+                "gamma_null_std",
+                "Γ null",
+                "standard deviation over draws",
+                "cos",
+                where="site",
+                about="gamma_null_mean",
+            ),
+            Metric("gamma_null_p", "p", "rank of Γ among its null", unit="probability", where="site"),
+            Metric(
+                "h_norm",
+                "‖h_l‖₂",
+                "length of the stream, median over samples",
+                always=True,
+                mean=GEOMETRIC,
+                where="site",
+            ),
+            Metric("growth", "growth", "‖h_l‖ / ‖h_l−1‖", always=True, mean=GEOMETRIC, unit="ratio", where="site"),
+            Metric(
+                "growth_init",
+                "growth since init",
+                "‖h_l‖ / ‖h_l‖ at initialisation",
+                mean=GEOMETRIC,
+                unit="ratio",
+                where="site",
+            ),
+            Metric(
+                "growth_init_max",
+                "growth since init",
+                "largest of a site, by its norm at initialisation",
+                mean=GEOMETRIC,
+                unit="ratio",
+                where="epoch",
+                about="growth_init",
+                head="Since init",
+                alone="growth since initialisation",
+            ),
+            Metric(
+                "h_L",
+                "‖h_L‖₂",
+                "median over samples at the last site",
+                always=True,
+                mean=GEOMETRIC,
+                where="epoch",
+                about="h_norm",
+                head="‖h_L‖",
+            ),
+            Metric(
+                "growth_max",
+                "growth",
+                "largest of a block",
+                always=True,
+                mean=GEOMETRIC,
+                unit="ratio",
+                where="epoch",
+                about="growth",
+                head="Growth",
+                alone="largest growth",
+            ),
+            Metric(
+                "blocks_trained",
+                "blocks trained",
+                "those whose weights are not the initial ones",
+                "compact",
+                where="run",
+            ),
+            Metric("norm_ratio", "‖c_l‖/‖g_l‖", "credit by gradient", mean=GEOMETRIC, where="site"),
+            Metric("nudge", "nudge", "change of the loss after a step along −c_l relative to ‖h_l‖", where="site"),
+            Metric(
+                "nudge_rms", "nudge, rms", "the published form, step .01 along the rms-normalised credit", where="site"
+            ),
+            Metric("nudge_bp", "nudge(bp)", "control: along the gradient itself, must be negative", where="site"),
+            Metric(
+                "rho",
+                "ρ",
+                "predicted against true change of the loss, ε relative to ‖h_l‖, pooled",
+                "cos",
+                where="site",
+            ),
+            Metric("rho_samples", "ρ per sample", "as ρ, one correlation a sample, mean", "cos", where="site"),
+            Metric(
+                "rho_defined", "samples of ρ", "those that have one", unit="samples", where="site", about="rho_samples"
+            ),
+            Metric(
+                "rho_absolute",
+                "ρ, absolute ε",
+                "the published step, whatever the stream's scale, pooled",
+                "cos",
+                where="site",
+            ),
+            Metric(
+                "rho_absolute_samples",
+                "ρ, absolute ε, per sample",
+                "one correlation a sample, mean",
+                "cos",
+                where="site",
+            ),
+            Metric("rho_bp", "ρ(bp)", "control: of the gradient itself, must be near 1", "cos", where="site"),
+            Metric("rho_bp_samples", "ρ(bp) per sample", "control: must be near 1", "cos", where="site"),
+            Metric("rho_random", "ρ(random)", "control: of a random credit, must be near 0", "cos", where="site"),
+            Metric("rho_random_samples", "ρ(random) per sample", "control: must be near 0", "cos", where="site"),
+            Metric("stability", "stability", "mean pairwise cosine of batch gradients", "cos", where="site"),
+            Metric(
+                "stability_mid",
+                "stability",
+                "at the middle site L/2",
+                "cos",
+                unit="cosine",
+                where="run",
+                about="stability",
+                head="Stability",
+            ),
+            Metric(
+                HEADLINE_GAMMA,
+                "Γ",
+                AGGREGATES["gamma_deep_mean_mean"],
+                "cos",
+                always=True,
+                unit="cosine",
+                where="epoch",
+                about="gamma",
+                alone=f"Γ, {HEADLINE_GAMMA}",
+            ),
+            *(
+                Metric(name, "Γ", words, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {words}")
+                for name, words in {**AGGREGATES, SPREAD: "largest minus smallest aggregate"}.items()
+            ),
+            Metric(
+                "accuracy",
+                "accuracy",
+                "whole test set",
+                "pct",
+                always=True,
+                unit="fraction",
+                where="epoch",
+                head="Accuracy",
+                alone="test accuracy",
+            ),
+            Metric(
+                "accuracy_train", "training accuracy", "over the epoch's batches", "pct", unit="fraction", where="epoch"
+            ),
+            Metric("loss_train", "training loss", "mean over the epoch's batches", where="epoch"),
+            Metric("penalty", "penalty", "the residual penalty, mean over the epoch's batches", where="epoch"),
+            Metric(
+                "frozen_accuracy",
+                "frozen",
+                "accuracy of the frozen controls, paired by seed",
+                "pct",
+                always=True,
+                unit="fraction",
+                where="run",
+                head="Frozen",
+                alone="frozen accuracy",
+            ),
+            Metric(
+                "margin_pp",
+                "margin",
+                "accuracy − frozen accuracy, paired by seed",
+                "pp",
+                always=True,
+                unit="percentage points",
+                where="run",
+                head="Margin",
+                alone="margin over frozen",
+            ),
+            Metric(
+                "g_norm_mean_ce_L",
+                "‖g_L‖",
+                "of the mean cross entropy at the last site",
+                "sci",
+                always=True,
+                mean=GEOMETRIC,
+                where="run",
+                about="g_norm",
+                under="mean CE",
+                alone="‖g_L‖ of the mean CE",
+            ),
+            Metric(
+                "fall",
+                "‖g_0‖/‖g_L‖",
+                "how much blocks enlarge what they pass down",
+                mean=GEOMETRIC,
+                where="run",
+                about="g_norm",
+            ),
+        )
+    }
+)
+
+# Tables of one number a run, by the names of their columns in order. `NAME_L` is what NAME is at the last site.
+AUDIT_TABLE = (
+    *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
+    *("stability_mid", HEADLINE_GAMMA),
+)
+TERMINAL_TABLE = ("accuracy", "growth_max", "growth_init_max")
+NOTE_TABLE = (
+    *("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "growth_init_max", "frozen_accuracy", "margin_pp"),
+    HEADLINE_GAMMA,
+)
+PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
+WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
+BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+LAST_SITE = "_L"
+# What a report holds of every epoch, and of every site and some epochs.
+TRAJECTORY = (
+    *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
+    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
+)
+TRAJECTORY_BY_SITE = ("growth", "gamma")
+COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # in a comparison, besides what no table names
+# The form's tables of what is measured by site. What is a control of what stands under it.
+SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "Scale and reference",
+        (
+            "h_norm",
+            "growth",
+            "growth_init",
+            "g_norm_mean_ce",
+            "g_norm",
+            "gain",
+            "fidelity",
+            "fidelity_batch",
+            "stability",
+        ),
+    ),
+    (
+        "Credit and its null",
+        (
+            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio", "gamma_block_input"),
+            *("bridge_residual", "costate_cosine"),
+        ),
+    ),
+    (
+        "Perturbation",
+        (
+            *("rho", "rho_bp", "rho_random", "rho_samples", "rho_bp_samples", "rho_random_samples", "rho_absolute"),
+            *("rho_absolute_samples", "nudge", "nudge_rms", "nudge_bp"),
+        ),
+    ),
+)
+FURTHER = "Further quantities"  # the table of what has no place in those above
+RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
+DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
+SHOWN_MEMBERS = 5  # of a family, the largest
+HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
+PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
+
+
+def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
+    """By name, the quantities that the cards of a report hold; empty for a report of a release whose cards held none.
+
+    cards: `family/name` → the card as JSON. Raises InvalidFields where one is no quantity; what a later release added is
+    left out, and so is a way of writing that is not known here.
+    """
+    entries = (
+        entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
+    )
+    return {quantity.name: quantity for quantity in map(_read, entries)}
+
+
+def _read(entry: Any) -> Metric:
+    if isinstance(entry, Mapping):
+        names = {field.name for field in fields(Metric)}
+        entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
+        declared = DECLARED.get(str(entry.get("name")))  # says what the card of an older release does not
+        entry = {**(jsonio.encode(declared) if declared else {}), **entry}
+    return jsonio.decode(Metric, entry, "a quantity of a diagnostic's card")
+
+
+def quantity_of(name: str, known: Known = NONE) -> Metric:
+    """The quantity of this name; a family's member by the family's words; what nobody declared is called by its name.
+
+    known: what the cards of the report hold; it goes before what is declared here.
+    """
+    if name in known or name in DECLARED:
+        return known.get(name) or DECLARED[name]
+    family = next((one for one in families(known) if name.startswith(one.family)), None)
+    if family:
+        return replace(family, name=name, symbol=name.removeprefix(family.family))
+    if base := at_last_site(name, known):
+        by_site = quantity_of(base, known)
+        return replace(by_site, name=name, words=f"{by_site.words}, at the last site", where="run", about=base)
+    return Metric(name, name, kind="cos" if name.startswith("gamma_") else "num")
+
+
+def at_last_site(name: str, known: Known = NONE) -> str:
+    """`gain` of `gain_L`: the site quantity of which this is the last entry; empty where there is none."""
+    base = name.removesuffix(LAST_SITE)
+    by_site = known.get(base) or DECLARED.get(base) if base != name else None
+    return base if by_site and by_site.where == "site" else ""
+
+
+def symbol_of(name: str) -> str:
+    """The symbol of a quantity of ours, for a sentence that speaks of it."""
+    return DECLARED[name].symbol
+
+
+def label_of(name: str) -> str:
+    """What names a quantity of ours where nothing stands beside it, `largest growth`."""
+    return DECLARED[name].label
+
+
+def families(known: Known = NONE) -> tuple[Metric, ...]:
+    """What is measured once a parameter: of the report's cards, then ours."""
+    return tuple(one for one in {**DECLARED, **known}.values() if one.family)
+
+
+def kind_of(quantity: str, known: Known = NONE) -> str:
+    """The filter that writes a quantity, `num` for one that nobody declared."""
+    return quantity_of(quantity, known).kind
+
+
+def is_scale(quantity: str, known: Known = NONE) -> bool:
+    """Whether it lives on a ratio scale: its mean is geometric, its differences are ratios."""
+    return quantity_of(quantity, known).mean == GEOMETRIC
+
+
+def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
+    """Of the measured quantities those that no table names and that are about no other, each once, in their order.
+
+    Members of a family are left out: see SHOWN_MEMBERS.
+    """
+    members = tuple(family.family for family in families(known))
+    for name in dict.fromkeys(measured):
+        quantity = quantity_of(name, known)
+        if name not in PLACED and not quantity.about and not name.startswith(members):
+            yield quantity
+
+
+def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
+    """Of the measured scalars those that stand in a form as one number a run, in their order: placed there, or in no table."""
+    measured = tuple(dict.fromkeys(measured))
+    yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
+    yield from other_metrics(measured, known)
+
+
+# What a rule is about: an edition is free to name its rules, and editions judge one thing by different figures.
+SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
+        "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_batch", "fidelity_min"),
+        "depth": ("accuracy", "margin_pp"),
+        "stability": ("stability", "stability_mid"),
+    }
+)
+
+
+def subject_of(quantity: str) -> str:
+    """scale, reference, depth, stability, or the quantity's own name."""
+    return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
+
+
+def over_seeds(
+    readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
+) -> OverSeeds:
+    """The mean over seeds of a quantity's (seed, reading), by its own mean: see mean_over.
+
+    average: where another is asked for than the quantity's own, as by a published figure that was tested on its own scale.
+    """
+    return mean_over(readings, average or quantity_of(quantity, known).mean)
+
+
+__getattr__ = aliases(__name__)

@@ -1,0 +1,303 @@
+"""What an edition's file may hold. Every wrong field is named at once: an edition is often a stranger's first file here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.protocol import reductions
+from fa_registry.protocol.builtin_editions import digests, name_conflict
+from fa_registry.protocol.operators import OPERATORS
+
+Take = Literal[reductions.NAMES]
+Fires = Literal[tuple(OPERATORS)]
+Judge = Literal["limit", "seeds_margin", "credit_distribution"]
+LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
+Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
+NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
+# What a judge would pass over in silence.
+UNREAD = {
+    LIMIT: ("chance", "far_seed"),
+    SEEDS: ("either", "also", "guard", "guard_also"),
+    CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
+}
+CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
+ACCURACY = "accuracy"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison: which quantity, taken how, compared how, against what."""
+
+    quantity: str
+    """a name of what a run has measured, as `fa-registry card` of a diagnostic lists them"""
+    take: Take
+    """how one number is made of it"""
+    fires: Fires
+    """when the condition holds"""
+    threshold: float
+    """the limit, in the quantity's unit"""
+    unit: str
+    """of the limit, in words"""
+    fired: str = ""
+    """the word for its holding; a guard needs one, an alternative without one has its rule's"""
+    clear: str = ""
+    """the word for its not holding; one of `also` needs one"""
+
+
+@dataclass(frozen=True)
+class FarSeed:
+    """When a seed lies so far from the others that no interval over them decides."""
+
+    level: float
+    """of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
+    least: float
+    """how far it is at least from the nearest other seed, in percentage points"""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows."""
+
+    code: str
+    """a letter, then letters, digits, - or _; verdicts and waivers name it"""
+    title: str
+    """a few words, for tables"""
+    quantity: str
+    """as of a Condition; its figure is what a finding shows"""
+    take: Take
+    """how one number is made of it"""
+    fires: Fires
+    """when the rule fires"""
+    threshold: float
+    """the limit; `--threshold CODE=NUMBER` changes it, and the report says so"""
+    unit: str
+    """of the limit, in words"""
+    source: str
+    """who says so"""
+    rationale: str
+    """why"""
+    judge: Judge = "limit"
+    """against a limit, over seeds, or by the distribution of credit"""
+    reference: str = ""
+    """the quantity of the frozen control that it is compared with; `below_reference_plus` needs one"""
+    without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
+    """the outcome where there is no such control"""
+    outcome: Literal["fail", "warn"] = "fail"
+    """what firing amounts to"""
+    gating: bool = True
+    """whether the verdict looks at it"""
+    fired: str = "FIRES"
+    """the word for its firing"""
+    clear: str = "OK"
+    """the word for its not firing"""
+    either: tuple[Condition, ...] = ()
+    """what makes the rule fire as well as its leading condition; the first of all of them that holds is what a finding shows"""
+    also: tuple[Condition, ...] = ()
+    """what must hold too before it fires; the first that does not gives the word of a pass"""
+    guard: Condition | None = None
+    """judged before the others; its firing is a warning in its own word"""
+    guard_also: Condition | None = None
+    """must hold too before the guard fires; where one of the two has no value, the other decides"""
+
+    chance: bool = False
+    """whether the accuracy has to exceed chance too, 1 / number of classes; of the judge `seeds_margin`"""
+    far_seed: FarSeed | None = None
+    """when a seed far from the others leaves the rule undecided; of the judge `seeds_margin`"""
+
+    @property
+    def guards(self) -> tuple[Condition, ...]:
+        """The guard and what must hold too before it fires; empty where there is none."""
+        return tuple(condition for condition in (self.guard, self.guard_also) if condition)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The leading one, its alternatives, those that must hold too, and those of the guard."""
+        leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
+        return (leading, *self.either, *self.also, *self.guards)
+
+
+@dataclass(frozen=True)
+class EditionFile:
+    """An edition's file with a variant laid over it."""
+
+    name: str
+    """on every page that it judged; a shipped edition's name is that file's alone"""
+    title: str
+    """one line: what it asks"""
+    source: str
+    """who says so"""
+    fail_if: tuple[tuple[str, ...], ...]
+    """a run fails when every rule of any one list fires; codes of gating rules"""
+    rule: tuple[Rule, ...]
+    """one or several tables, in the order of the pages"""
+    based_on: str = ""
+    """the shipped edition whose differences the pages show; without it the one that shares most rules"""
+    strict: bool = False
+    """whether a run fails when any gating rule fires, whatever `fail_if` says"""
+    labels: Mapping[Label, str] = field(default_factory=dict)
+    """other words for the outcomes of the verdict"""
+
+
+def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
+    """What the file says, with the variant's fields laid over it. Raises InvalidFields.
+
+    digest: SHA-256 of the file; the name of a shipped edition is that file's alone.
+    """
+    table, problems = dict(raw), []
+    variants = table.pop("variant", {})
+    if not isinstance(variants, dict):
+        variants, problems = {}, [f"variant: expected a table of variants, found {jsonio.describe_value(variants)}"]
+    if variant is not None:
+        if variant not in variants:
+            raise UnknownName(f"variant of edition {raw.get('name', subject)}", variant, variants)
+        table, more = _laid_over(table, variants[variant], f"variant.{variant}")
+        problems += more
+    edition, wrong = jsonio.try_decode(EditionFile, table)
+    problems += wrong
+    problems += _edition_problems(table)
+    problems += _standing_problems(table, digest)
+    if problems:
+        raise InvalidFields(f"edition {subject}", problems)
+    return edition
+
+
+def checked_overrides(
+    overrides: Mapping[str, Any], places: Mapping[str, Iterable[str]], edition: str
+) -> dict[tuple[str, str], float]:
+    """(rule, quantity of a further condition, or nothing for its threshold) → value.
+
+    places: rule → its quantities, the leading one first. Raises InvalidFields for all that fit nowhere.
+    """
+    problems: list[str] = []
+    thresholds: dict[tuple[str, str], float] = {}
+    for key, value in overrides.items():
+        code, _, name = str(key).partition(".")
+        leading, *further = places.get(code, ("",))
+        place = (code, "" if name in ("", "threshold", leading) else name)
+        if code not in places:
+            problems.append(f"{key}: {unknown_name_text('rule', code, places)}")
+        elif place[1] and name not in further:
+            problems.append(f"{key}: {unknown_name_text(f'limit of {code}', name, ['threshold', *further])}")
+        elif not jsonio.is_finite(value):
+            problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
+        elif place in thresholds:
+            problems.append(f"{key}: the limit is given twice")
+        else:
+            thresholds[place] = float(value)
+    if problems:
+        raise InvalidFields(f"overrides of edition {edition}", problems)
+    return thresholds
+
+
+def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
+    """A variant names what differs: fields of the edition, and by their code fields of its rules."""
+    if not isinstance(changes, dict):
+        return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
+    rules = [dict(rule) for rule in _tables(table.get("rule"))]
+    known = [str(rule.get("code")) for rule in rules]
+    problems = []
+    given = changes.get("rule", [])
+    if not isinstance(given, list):
+        return table, [f"{where}.rule: expected a list, found {jsonio.describe_value(given)}"]
+    for index, change in enumerate(given):
+        code = change.get("code") if isinstance(change, dict) else None
+        if code in known:
+            rules[known.index(code)] |= change
+        else:
+            problems.append(f"{where}.rule[{index}].code: {unknown_name_text('rule', code, known)}")
+    return {**table, **changes, "rule": rules}, problems
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """The tables of a list; what is no list and no table has been named already."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
+    """What the types of the fields do not say."""
+    yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
+    rules = table.get("rule") if isinstance(table.get("rule"), list) else []
+    for index, rule in enumerate(rules):
+        yield from _rule_problems(rule, f"rule[{index}].") if isinstance(rule, dict) else ()
+    rules = _tables(rules)
+    codes = [str(rule.get("code")) for rule in rules]
+    yield from (
+        f"rule: code {jsonio.describe_value(code)} is given twice"
+        for code in dict.fromkeys(codes)
+        if codes.count(code) > 1
+    )
+    gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
+    for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
+        if group == []:
+            yield "fail_if: expected lists of rules, found []"
+        unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
+        yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
+    labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
+    for name, word in labels.items():
+        if "(" in str(word) or ":" in str(word)[:-1]:
+            yield (
+                f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), "
+                f"found {jsonio.describe_value(word)}"
+            )
+
+
+def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
+    """What is there and says nothing; what is not there has been named already."""
+    yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
+
+
+def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
+    """What a file says of its own relation to the shipped editions, and may not."""
+    name = table["name"] if isinstance(table.get("name"), str) else ""
+    unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
+    if wrong := name_conflict(name, digest):
+        yield wrong
+    elif unseen:  # one of them turns the direction of reading: such a name may read as any other
+        yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
+    base = table.get("based_on")
+    if isinstance(base, str) and base not in digests():
+        yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
+
+
+def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
+    yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), where)
+    if isinstance(table.get("code"), str) and not CODE.fullmatch(table["code"]):
+        yield f"{where}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
+    operator = OPERATORS.get(str(table.get("fires")))
+    if operator and operator.needs_reference != bool(table.get("reference")):
+        yield f"{where}reference: " + ("missing" if operator.needs_reference else f"{table['fires']} has none")
+    if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
+        yield f"{where}quantity: {SEEDS} judges accuracy against the reference's accuracy"
+    judge = str(table.get("judge", LIMIT))
+    for name in UNREAD.get(judge, ()):
+        if table.get(name):
+            yield f"{where}{name}: the judge {judge} does not look at it"
+    far = table.get("far_seed")
+    if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
+        yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far['level'])}"
+    for name, word in (("either", ""), ("also", "clear")):
+        listed = table.get(name) if isinstance(table.get(name), list) else []
+        for index, condition in enumerate(listed):
+            yield from _condition_problems(condition, word, f"{where}{name}[{index}].")
+    if table.get("either") and operator and operator.needs_reference:
+        yield f"{where}either: a rule that is compared with a reference has no alternatives"
+    yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
+    yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
+    if table.get("guard_also") and not table.get("guard"):
+        yield f"{where}guard: missing; guard_also is a further condition of the guard"
+
+
+def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
+    """word: what it must have to be told by: clear where it keeps a rule from firing, fired where it fires itself, or nothing."""
+    if not isinstance(table, dict):
+        return
+    yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)
+    operator = OPERATORS.get(str(table.get("fires")))
+    if operator and operator.needs_reference:
+        yield f"{where}fires: only a rule's leading condition is compared with a reference"

@@ -1,0 +1,203 @@
+"""What an audit knows of the code behind a run, as findings that no edition may leave out and no waiver may take back.
+
+An edition judges figures. These ask whether there is anything to judge: is the method what its card says, and is the code that
+trained the run the code that measured it again?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Check, Finding, Reading, RunRecord
+from fa_registry.records.configurations import is_cannot_tell
+from fa_registry.records.manifest_checks import OWN_LOOP
+
+METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
+ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
+CREDIT, NETWORK, DATA = "credit rule", "network", "data"
+CONFORMANCE = "conformance"  # the quantity of METHOD
+FAILED = "FAILED CONFORMANCE"
+TITLES = {
+    METHOD: "conformance of the method",
+    CODE: "code that trained the run",
+    SEAL: "what is sealed with the run",
+    MEASURING: "figures measured again",
+    ADOPTED: "training of an adopted run",
+    CONTROLS: "one frozen control a setting and seed",
+    DUPLICATE: "one run a seed",
+    CREDIT: CREDIT_CHECK,
+    NETWORK: NETWORK_CHECK,
+    DATA: "test samples in the training set",
+}
+QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
+INITIAL, STEPS = "initial weights", "first steps"
+PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that have to agree on a frozen control
+# Subject of a check → the finding where it was not possible: rule, state, what is required. A run can then not pass.
+WARNED = {
+    # anybody can write `cuda` into a specification
+    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every figure is measured again from the sealed weights"),
+    CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
+    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
+}
+MOST_SHARED = 0.01
+
+
+def evidence(record: RunRecord) -> Iterator[Finding]:
+    """Findings on the run's method and code; none of a method of our own that is still the one that trained."""
+    if record.conformance and record.conformance.state != "own":
+        yield _of_method(record)
+    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted are the figures as logged
+    unsealed = [check for check in checks if not check.sealed]
+    if (
+        unsealed
+    ):  # an attacker may say that an older release sealed nothing: what is missing is at most a warning, never a pass
+        words = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
+        yield _finding(
+            record, SEAL, "warn", "NOT SEALED", "what the run started from and its first steps are sealed", words
+        )
+    for check in checks:
+        if check.subject == CODE and check.outcome == "not possible":
+            yield _finding(
+                record,
+                CODE,
+                "not_applicable",
+                "OTHER CODE",
+                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is the code that "
+                "measures it",
+                check.detail,
+            )
+        if check.subject in WARNED and check.outcome == "not possible":
+            rule, state, required = WARNED[check.subject]
+            yield _finding(record, rule, "warn", state, required, check.detail)
+    if record.spec.weights:
+        required = "the audit can redraw the initial weights and replay the first steps of the run"
+        words = "the run was trained elsewhere and adopted: no audit can know which code trained it"
+        yield _finding(record, ADOPTED, "warn", "STATED", required, words)
+    # an author can write another configuration into a run's files: what cannot be concluded is a warning, never a pass
+    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
+        required = "what this configuration recomputes is what the run recorded, within the tolerances"
+        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
+    if shared := shared_samples(record):
+        yield _finding(
+            record, DATA, "warn", "TEST IN TRAIN", f"at most {MOST_SHARED:.0%} of the test set is training data", shared
+        )
+
+
+def shared_samples(record: RunRecord) -> str:
+    """Return how many test samples the training set holds bit by bit, in words; empty up to MOST_SHARED of the test set."""
+    shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
+    if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
+        return ""
+    return f"{shared:,} of {samples:,} test samples are training samples too"
+
+
+def several_controls(record: RunRecord, reason: str) -> Finding:
+    """Report that frozen controls of the run's setting and seed differ: no edition decides until one is selected."""
+    required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
+    return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
+
+
+def superseded(record: RunRecord, counted: RunRecord) -> Finding:
+    """Report that another run of the same seed counts: this one is never a pass by itself."""
+    required = "a seed counts once, by its newest complete run"
+    return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
+
+
+def not_counted(counted: RunRecord) -> str:
+    """Name the run that counts in the place of another run of its seed."""
+    return f"of seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
+
+
+def control_doubt(control: RunRecord, trusts: bool = False) -> str:
+    """Explain why a frozen control is not proven; empty where it is.
+
+    A control is proven where everything is proven that is asked of a method's run: its metrics are recomputed, its initial weights
+    redrawn, its first steps replayed, and its code is known.
+
+    Args:
+        control: the frozen control of a run's setting and seed.
+        trusts: whether the audit takes logged metrics without recomputing them, those of the control too.
+    """
+    return "; ".join(dict.fromkeys(_doubts(control, trusts)))
+
+
+def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
+    integrity = control.integrity
+    if control.status != "complete":
+        yield f"its status is {control.status.replace('_', ' ')}"
+    if control.spec.weights:
+        yield "it was trained elsewhere and adopted"
+    if OWN_LOOP in control.provenance:
+        yield "a training loop of its author's own trained it"
+    if control.conformance and control.conformance.state == "failed":
+        yield f"its method {control.spec.method} failed conformance"
+    if trusts and integrity.state == "trusted":
+        return
+    if control.spec.method != "bp":
+        yield f"method {control.spec.method} trained it, expected bp"
+    if integrity.state != "verified":
+        yield f"its metrics are {integrity.state}"
+    checks = {check.subject: check for check in integrity.checks}
+    yield from (f"{check.subject}: {check.detail}" for check in integrity.checks if not check.sealed)
+    yield from (f"{subject}: not checked" for subject in PROVING if subject not in checks)
+    yield from (f"{subject}: {checks[subject].detail}" for subject in PROVING if _is_open(subject, checks))
+
+
+def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
+    """Whether a check leaves its subject unproven.
+
+    Initial weights that another machine configuration cannot redraw bit by bit are proven by first steps that agree: the replay
+    starts from them.
+    """
+    check = checks.get(subject)
+    replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
+    by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"
+    return check is not None and check.outcome != "agrees" and not by_steps
+
+
+def fails_outright(finding: Finding) -> bool:
+    """Whether the verdict fails by this finding alone, whatever the edition's own combinations are."""
+    return finding.rule == METHOD and finding.outcome == "fail"
+
+
+def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
+    """Whether a run's figures support no claim: its method is not what it is called, or other code than today's trained it."""
+    return any(
+        (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
+        for finding in findings
+    )
+
+
+def _of_method(record: RunRecord) -> Finding:
+    conformance, method = record.conformance, record.spec.method
+    where = f" on {conformance.architecture}" if conformance.architecture else ""
+    why = "; ".join(conformance.failures)
+    outcome, state, words = {
+        "passed": (
+            "pass",
+            "CONFORMS",
+            f"method {method} has every property of its card{where}, measured by this audit",
+        ),
+        "failed": ("fail", FAILED, f"method {method} is not what its card says{where}: {why}"),
+        "stated": (
+            "warn",
+            "STATED",
+            f"method {method} conforms{where} by what the run's files say, not measured here: {why}",
+        ),
+        "unchecked": ("warn", "UNCHECKED", f"nobody has measured whether method {method} is what its card says: {why}"),
+    }[conformance.state]
+    return _finding(record, METHOD, outcome, state, "the method has every property of its card", words)
+
+
+def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: str, words: str) -> Finding:
+    return Finding(
+        rule=rule,
+        title=TITLES[rule],
+        outcome=outcome,
+        quantity=QUANTITIES.get(rule, rule),
+        observed=Reading(None, words),
+        required=required,
+        sentence=f"{rule}: required {required}, observed: {words}",
+        run_id=record.run_id,
+        state=state,
+    )

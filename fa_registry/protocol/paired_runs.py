@@ -1,0 +1,285 @@
+"""A run together with what it is compared with: its frozen control, or an accuracy its owner gave, and its other seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fa_registry.protocol import last_block
+from fa_registry.protocol.evidence_rules import control_doubt, not_counted
+from fa_registry.protocol.grouping import is_repetition, one_a_seed
+from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.verdict import is_intact
+from fa_registry.records import CLASSES, Reading, RunRecord
+from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference
+
+NO_CONTROL = "no frozen control of the same setting and seed"
+BY_HAND = "stated by the author when the run was adopted, not measured here"
+SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
+NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
+OTHER_SET = "the accuracy {accuracy:.6g} is no whole number of {samples} test samples: it is of another set"
+WHOLE = 0.01  # how far a count may be from a whole number: accuracies may have been float32 once
+SHOWN = 10
+COUNTED = ("complete", "diverged")  # without the diverged ones, a method would be judged by its luckier seeds
+
+
+@dataclass(frozen=True)
+class ControlReference:
+    """What a run is compared with, and whose it is: the control's run id, or the words that say who gave it."""
+
+    reading: Reading
+    run_id: str = ""
+    text: str = "of the frozen control"
+    doubt: str = ""
+    """why the control's value is not proven; empty where it is"""
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is a value, and this audit did not prove it."""
+        return self.reading.value is not None and bool(self.doubt or not self.run_id)
+
+
+@dataclass(frozen=True)
+class RunWithControl:
+    """frozen: the frozen control of the same setting and seed, if there is one.
+
+    rivals: several frozen controls of that setting and seed that differ; `frozen` is none of them then.
+    last_block: the control of the same setting and seed in which the last block alone is trained; see protocol.last_block.
+    """
+
+    record: RunRecord
+    frozen: RunRecord | None
+    rivals: tuple[RunRecord, ...] = ()
+    last_block: RunRecord | None = None
+
+    @property
+    def control(self) -> bool:
+        return self.record.spec.control != "none"
+
+    @property
+    def other_set(self) -> str:
+        """Why its accuracy cannot be that of the whole test set; empty where it can, or where the set's size is not known."""
+        samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
+        if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
+            return ""
+        return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why its frozen control is not proven; empty where it is, and where there is none."""
+        if self.control:
+            return ""
+        if self.rivals:
+            run_ids = " and ".join(record.run_id for record in self.rivals)
+            return SEVERAL.format(count=len(self.rivals), run_ids=run_ids)
+        return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
+
+    def reference(self, quantity: str) -> ControlReference:
+        """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
+        frozen = self._frozen_reference(quantity)
+        trained = last_block.higher(frozen.reading, self, quantity)
+        return ControlReference(trained, self.last_block.run_id, last_block.WORDS, frozen.doubt) if trained else frozen
+
+    def _frozen_reference(self, quantity: str) -> ControlReference:
+        """Return the frozen control's value; one given by hand only where there is no control."""
+        if self.rivals:
+            return ControlReference(Reading(None, self.doubt))
+        if self.frozen:
+            absent = Reading(None, f"{quantity} was not measured on the frozen control")
+            words = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
+            reading = self.frozen.measurements.scalars.get(quantity, absent)
+            return ControlReference(reading, self.frozen.run_id, words, self.doubt)
+        given = self.record.measurements.scalars.get(f"frozen_{quantity}", Reading(None, NO_CONTROL))
+        if given.value is None:
+            return ControlReference(Reading(None, NO_CONTROL))
+        return ControlReference(given, text=f"frozen, {BY_HAND}")
+
+
+@dataclass(frozen=True)
+class Margins:
+    """accuracy − frozen accuracy over seeds, in percentage points. interval: of level `confidence`; None for fewer than two.
+
+    Student's t of the differences by seed. Where any frozen accuracy is `stated`, by its author or by a control that is not
+    proven, nothing is paired: `stated_difference`.
+    seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
+    cannot be of the whole test set. by_seed: seed → its margin. accuracy: the mean, a fraction; chance: 1 / number of classes, None
+    where that was not recorded.
+    """
+
+    mean: float | None
+    interval: tuple[float, float] | None
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...]
+    stated: bool = False
+    other_set: bool = False
+    confidence: float = CONFIDENCE
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    accuracy: float = 0.0
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """The seeds of one method in one setting. Worked out once for all of them: a group may be large.
+
+    look: the how-many-th set of this method's seeds it is that an audit judges; see look_confidence.
+    """
+
+    cases: tuple[RunWithControl, ...]
+    look: int = 1
+
+    @cached_property
+    def counted(self) -> Mapping[int, RunWithControl]:
+        """The case that counts of each seed: one seed trained again is no further sample."""
+        return one_a_seed(self.cases, lambda case: case.record)
+
+    def superseded_by(self, case: RunWithControl) -> RunRecord | None:
+        """The run that counts in the place of this one; None where this one counts, or repeats the one that does."""
+        counted = self.counted[case.record.spec.seed].record
+        same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
+        return None if same else counted
+
+    @cached_property
+    def margins(self) -> Margins:
+        """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
+        accuracies: dict[int, float] = {}
+        references: dict[int, ControlReference] = {}
+        left_out, doubts, trained_alone = [], [], []
+        weights: dict[str, int] = {}
+        for seed, case in self.counted.items():
+            accuracy = case.record.measurements.scalars.get("accuracy", Reading(None, "accuracy was not measured"))
+            reference = case.reference("accuracy")
+            reason = _uncounted(case, accuracy, reference) or _again(case, weights)
+            if reason:
+                left_out.append(f"seed {seed} left out: {reason}")
+                continue
+            accuracies[seed], references[seed] = accuracy.value, reference
+            doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
+            trained_alone += [seed] if reference.text == last_block.WORDS else []
+        notes = [
+            *shortened(left_out, "left out"),
+            *shortened(list(self._repeated()), "seeds with several runs"),
+            *shortened(list(_stated(references))),
+            *last_block.remarks(trained_alone),
+            *shortened(doubts),
+        ]
+        stated = any(reference.stated for reference in references.values())
+        one_sample = _one_sample(self.cases) if stated else None
+        values = {seed: reference.reading.value for seed, reference in references.items()}
+        margins = _estimated(accuracies, values, notes, one_sample, look_confidence(self.look))
+        known = [accuracies[seed] for seed in margins.seeds]
+        return dataclasses.replace(
+            margins,
+            other_set=bool(doubts),
+            by_seed={seed: margin_pp(accuracies[seed], values[seed]) for seed in margins.seeds},
+            accuracy=math.fsum(known) / len(known) if known else 0.0,
+            chance=next(filter(None, (chance_of(case.record) for case in self.cases)), None),
+        )
+
+    def _repeated(self) -> Iterator[str]:
+        """Name the runs of a seed that do not count."""
+        others: dict[int, list[str]] = {}
+        for case in self.cases:
+            if self.counted[case.record.spec.seed] is not case:
+                others.setdefault(case.record.spec.seed, []).append(f"{case.record.run_id} ({case.record.status})")
+        for seed, run_ids in sorted(others.items()):
+            yield f"{not_counted(self.counted[seed].record)}, and not {', '.join(shortened(run_ids))}"
+
+
+def shortened(items: Sequence[object], what: str = "") -> list[str]:
+    """The first SHOWN as text and the number of the rest: every run of a large group repeats what is said of it."""
+    rest = len(items) - SHOWN
+    words = [str(item) for item in items[:SHOWN]]
+    return [*words, f"{rest} more {what}".strip()] if rest > 0 else words
+
+
+def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
+    """Why a run does not count; empty where it does."""
+    if not is_intact(case.record):
+        return "its figures are not those of what is sealed"
+    if case.record.status not in COUNTED:
+        return f"the run is {case.record.status.replace('_', ' ')}"
+    if accuracy.reason:
+        return f"its accuracy is N/A ({accuracy.reason})"
+    reason = reference.reading.reason
+    return f"its control's accuracy is N/A ({reason})" if reason and reference.run_id else reason
+
+
+def _again(case: RunWithControl, weights: dict[str, int]) -> str:
+    """Whether these adopted weights have counted already, under another seed; adds them to `weights` where not."""
+    file, seed = case.record.spec.weights, case.record.spec.seed
+    if not file or weights.setdefault(file, seed) == seed:
+        return ""
+    return f"it is the weights file of seed {weights[file]} again"
+
+
+def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
+    """Whose word the accuracies of frozen controls are, where this audit did not prove them."""
+    by_reason: dict[str, list[int]] = {}
+    for seed, reference in sorted(references.items()):
+        if reference.stated:
+            by_reason.setdefault(reference.doubt, []).append(seed)
+    for doubt, seeds in by_reason.items():
+        named = ", ".join(shortened(seeds))
+        if doubt:
+            yield f"the frozen control of seed {named} is not proven and counts as stated: {doubt}"
+        else:
+            yield f"the frozen accuracy of seed {named} was {BY_HAND}"
+
+
+def _estimated(
+    accuracies: dict[int, float],
+    references: dict[int, float],
+    notes: Sequence[str],
+    one_sample: float | None,
+    confidence: float,
+) -> Margins:
+    """one_sample: None where every reference was measured here; else the accuracy that one sample of the test set is."""
+    if not accuracies:
+        return Margins(None, None, (), tuple(notes), confidence=confidence)
+    seeds = tuple(sorted(accuracies))
+    ours = {seed: 100 * accuracies[seed] for seed in seeds}
+    theirs = {seed: 100 * references[seed] for seed in seeds}
+    if one_sample is None:
+        difference = paired_difference(ours, theirs, confidence)
+    else:
+        difference = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)
+    remark = (difference.remark,) if difference.remark and difference.interval else ()
+    mean = margin_pp(difference.mean / 100, 0.0)
+    ends = _ends(difference.interval)
+    return Margins(mean, ends, seeds, (*notes, *remark), one_sample is not None, confidence=confidence)
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (margin_pp(interval.low / 100, 0.0), margin_pp(interval.high / 100, 0.0)) if interval else None
+
+
+def _one_sample(cases: Sequence[RunWithControl]) -> float:
+    """What one sample of the test set is of an accuracy; 0 where its size was not recorded."""
+    return next((1 / samples for samples in map(_test_samples, cases) if samples), 0.0)
+
+
+def _test_samples(case: RunWithControl) -> int:
+    """How many the run's test set holds; 0 where that was not recorded."""
+    samples = case.record.measurements.conventions.get("test_samples")
+    return samples if isinstance(samples, int) and samples > 0 else 0
+
+
+def chance_of(record: RunRecord) -> float | None:
+    """Return the accuracy of a guess, 1 / number of classes; None where the number was not recorded."""
+    classes = record.measurements.conventions.get(CLASSES)
+    return 1 / classes if isinstance(classes, int) and classes > 0 else None
+
+
+def common_chance(records: Iterable[RunRecord]) -> float:
+    """Return the accuracy of a guess where it is the same of all records; NaN where it differs or is not known."""
+    chances = {chance_of(record) for record in records}
+    return (chances.pop() if len(chances) == 1 else None) or math.nan
+
+
+def whole(count: float) -> bool:
+    """Whether it may be a number of samples."""
+    return abs(count - round(count)) <= WHOLE

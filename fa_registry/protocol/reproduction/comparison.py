@@ -1,0 +1,322 @@
+"""Every published figure beside the audit's own: reproduced, not shown, differs, not comparable, not measured or not at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry.metrics import ARITHMETIC, GEOMETRIC, over_seeds
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.reductions import take, trajectory
+from fa_registry.protocol.rule_evaluation import first_fire
+from fa_registry.protocol.rules import Edition, Rule, load_edition
+from fa_registry.records import (
+    AuditReport,
+    FigureVerdict,
+    MeasuredFigure,
+    Published,
+    PublishedFigure,
+    Reading,
+    Recipe,
+    Reference,
+    Reproduction,
+    RunRecord,
+    RunSpec,
+    Scalar,
+)
+from fa_registry.statistics import Reported, reported, t_interval, tost
+
+EDITION = "2026-05"  # the published rules: a first fire was published by them, whichever edition leads the audit
+
+
+def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
+    """One row for every figure of the reference, in its order."""
+    groups_of_report, edition = groups(report), load_edition(EDITION)
+    rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
+    return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
+
+
+def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
+    if figure.not_measured:
+        return FigureVerdict(figure, "not measured", figure.not_measured)
+    match = nearest(figure, candidates, report.cards)
+    if match is None:
+        where = f" on {figure.setting.architecture}" if figure.setting else ""
+        absent = f"no run of {figure.label}{where} is in this audit"
+        if figure.not_at_hand:
+            return FigureVerdict(figure, "not at hand", f"{_without_value(figure)}; {absent}")
+        return FigureVerdict(figure, "not measured", absent)
+    group, differences = match
+    rule = _rule(figure, edition)
+    measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
+    if figure.not_at_hand:
+        verdict = Tested("not at hand", "; ".join([_without_value(figure), *differences]))
+    else:
+        verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
+    others = len(alike(figure, candidates, report.cards)) - 1
+    more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
+    mean, std = _over_runs([run.reading for run in measured], figure)
+    return FigureVerdict(
+        figure,
+        verdict.outcome,
+        f"{verdict.reason}{more}",
+        measured,
+        group.setting,
+        mean,
+        std,
+        verdict.difference,
+        verdict.interval_90,
+        verdict.margin,
+    )
+
+
+def _without_value(figure: PublishedFigure) -> str:
+    return f"published value not at hand: {figure.not_at_hand}"
+
+
+def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
+    return next((rule for rule in edition.rules if rule.code == figure.rule), None)
+
+
+def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
+    """Mean and std of what was measured, for people: over the runs that have a number, by the mean of the test's scale."""
+    average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
+    estimate = over_seeds(enumerate(readings), figure.quantity, average)
+    if estimate.mean.value is not None and average == GEOMETRIC:
+        return estimate.mean, Reading(None, "its spread over runs is in decades: see every run")
+    return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
+
+
+# Which runs of an audit a published figure is about, and in what they are another experiment than the published one.
+
+
+Cards = Mapping[str, Mapping[str, Any]]
+
+
+def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
+    """The group of that method, penalty, control and architecture with the fewest differences, and these in words.
+
+    Of several that are equally near, runs trained here come before adopted ones, and more runs before fewer.
+    """
+    candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
+    return min(
+        candidates,
+        key=lambda candidate: (len(candidate[1]), bool(_spec(candidate[0]).weights), -len(candidate[0].runs)),
+        default=None,
+    )
+
+
+def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
+    """Every group that differs from the published run in nothing that is written down: on another device, say."""
+    return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
+
+
+def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
+    """Data set, epochs, options and recipe in which the runs are not what was published, one sentence each."""
+    setting = figure.setting
+    if setting is None:
+        return
+    if spec.dataset != setting.dataset:
+        yield f"data set: published on {setting.dataset}, here {spec.dataset}"
+    if spec.epochs != setting.epochs:
+        yield f"epochs: published after {setting.epochs}, here {spec.epochs}"
+    for family, name, published, ours in (
+        ("architectures", spec.architecture, setting.architecture_options, spec.architecture_options),
+        ("methods", spec.method, figure.method_options, spec.method_options),
+    ):
+        yield from _unlike(published, ours, _defaults(cards, family, name))
+    recipe = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    yield from _unlike(setting.recipe, dataclasses.asdict(spec.recipe), recipe)
+
+
+def _unlike(
+    published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
+) -> Iterator[str]:
+    """An option that the reference does not name had its default; one whose default nobody knows is said to be open."""
+    meant = {**defaults, **published}
+    for name in dict.fromkeys([*published, *ours]):
+        if name not in meant:
+            yield f"{name}: the reference does not say it, here {ours[name]}"
+        elif name in ours and ours[name] != meant[name]:
+            yield f"{name}: published with {meant[name]}, here {ours[name]}"
+        elif name not in ours and meant[name] != defaults.get(name):
+            yield f"{name}: published with {meant[name]}, not an option here"
+
+
+def _defaults(cards: Cards, family: str, name: str) -> Mapping[str, Scalar]:
+    options = cards.get(f"{family}/{name}", {}).get("options", {})
+    return {option: declared["default"] for option, declared in options.items() if "default" in declared}
+
+
+def _is_of(figure: PublishedFigure, group: Group) -> bool:
+    spec = _spec(group)
+    same = (spec.method, spec.penalty, spec.control) == (figure.method, figure.penalty, figure.control)
+    return same and (figure.setting is None or spec.architecture == figure.setting.architecture)
+
+
+def _spec(group: Group) -> RunSpec:
+    return group.runs[0].record.spec
+
+
+# One run's number for one published figure: looked up where the figure says, N/A with the reason where there is none.
+
+
+def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
+    """In the unit of the published figure. rule: of the published edition, for a first fire."""
+    reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
+    if record.integrity.state == "mismatch":
+        reading, never = Reading(None, "its logged figures do not come out again"), False
+    return MeasuredFigure(record.spec.seed, record.run_id, reading, never)
+
+
+def _number(figure: PublishedFigure, record: RunRecord) -> Reading:
+    reading = _at_epoch(figure, record) if figure.epoch is not None else _at_the_end(figure, record)
+    return reading if reading.value is None else Reading.of(reading.value * figure.factor)
+
+
+def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
+    """The first epoch at which the rule fires, and whether it never does: only where every epoch has a number to say so."""
+    line = record.trajectory.get(trajectory(rule.quantity, rule.take))
+    if not line or record.spec.weights:
+        return Reading(None, f"{rule.quantity} was not followed by epoch"), False
+    epoch = first_fire(rule, record)
+    unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
+    if unknown:
+        return Reading(None, f"cannot be said of every epoch: {unknown[0]}"), False
+    if epoch is None:
+        return Reading(None, f"it never fires in {len(line) - 1} epochs"), True
+    return Reading(float(epoch)), False
+
+
+def _at_epoch(figure: PublishedFigure, record: RunRecord) -> Reading:
+    name = trajectory(figure.quantity, "last_site" if figure.site == "last" else "scalar")
+    line = record.trajectory.get(name, ())
+    if figure.epoch >= len(line):
+        return Reading(None, f"{figure.quantity} was not followed to epoch {figure.epoch}")
+    return line[figure.epoch]
+
+
+def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
+    if not figure.site:
+        return take(figure.quantity, "scalar", record.measurements)[0]
+    row = record.measurements.sites.get(figure.quantity, ())
+    if not row:
+        return Reading(None, f"{figure.quantity} was not measured")
+    if figure.site == "deep":
+        return _mean(row[1:])
+    places = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
+    site = places.get(figure.site)
+    site = int(figure.site) if site is None else site
+    return row[site] if site < len(row) else Reading(None, f"there is no site {site}: L = {len(row) - 1}")
+
+
+def _mean(row: Sequence[Reading]) -> Reading:
+    """N/A as soon as one site is: a mean over fewer would be another number."""
+    absent = next((reading for reading in row if reading.value is None), None)
+    if absent or not row:
+        return absent or Reading(None, "there is no site but site 0")
+    return Reading.of(math.fsum(reading.value for reading in row) / len(row))
+
+
+# The test behind a verdict. A figure with a margin is an equivalence test, a bound is one-sided, `never` is a count.
+
+
+ALPHA = 0.05
+ONE_RUN = "one run has no spread to test with: train two seeds or more"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """outcome, with the reason in words; difference, interval_90 and margin in the unit of the test, as in FigureVerdict."""
+
+    outcome: str
+    reason: str
+    difference: Reading = Reading(None, "not tested")
+    interval_90: tuple[float, float] | None = None
+    margin: float = 0.0
+
+
+def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
+    """What the runs of one group, which is the published experiment again, say of one published figure."""
+    runs = len(measured)
+    silent = sum(run.never for run in measured)
+    missing = [run.reading for run in measured if run.reading.value is None and not run.never]
+    if len(missing) == runs:
+        return Tested("not measured", missing[0].reason)
+    if missing:
+        return Tested("not shown", f"{len(missing)} of {runs} runs have no number: {missing[0].reason}")
+    if runs < 2:
+        return Tested("not shown", ONE_RUN)
+    if figure.published.never:
+        return _never(silent, runs, figure.margin.size)
+    if silent == runs:
+        return Tested("differs", f"published with epochs of first fire, here it fires on none of {runs} runs")
+    if silent:
+        return Tested("not shown", f"it fires on {runs - silent} of {runs} runs: no mean epoch")
+    return _numbers(figure, [run.reading.value for run in measured])
+
+
+def _never(silent: int, runs: int, margin: float) -> Tested:
+    """Counted: of n runs without a fire, 1 − α^(1/n) is the largest rate that 95 % do not exclude (Clopper–Pearson)."""
+    if silent < runs:
+        return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
+    rate = 1 - ALPHA ** (1 / runs)
+    words = f"fires on none of {runs} runs, counted: the rate may be up to {rate:.2f}, the margin is {margin:.2f}"
+    return Tested("reproduced" if rate < margin else "not shown", words, Reading(0.0), margin=margin)
+
+
+def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
+    published, log = figure.published, figure.margin.scale == "log10"
+    if log and min(values) <= 0:
+        return Tested("not shown", f"there is no logarithm of {min(values):g}")
+    measured = [math.log10(value) for value in values] if log else list(values)
+    try:
+        if published.below is not None or published.above is not None:
+            return _bound(published, measured, log)
+        target, margin, remark = _target(published, figure.margin.size, log)
+        equivalence = tost(measured, target, margin)
+    except ValueError as error:  # numbers beyond what the statistics take: said, not swallowed
+        return Tested("not shown", str(error))
+    unit = " decades" if log else ""
+    interval = equivalence.interval_90
+    words = (
+        f"90 % interval of the difference {interval.low:.3g} to {interval.high:.3g}{unit}, margin ±{margin:.3g}{unit}"
+    )
+    notes = "; ".join(note for note in (words, remark, equivalence.remark) if note)
+    return Tested(equivalence.outcome, notes, Reading.of(equivalence.difference), (interval.low, interval.high), margin)
+
+
+def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
+    """What is tested against, the margin, and what a reader must know of it. A range widens the margin by half of itself."""
+    if published.values:
+        return reported([_scaled(value, log) for value in published.values]), margin, ""
+    if published.mean is not None:
+        return Reported(published.mean, published.std, published.n), margin, ""
+    if published.value is not None:
+        return _scaled(published.value, log), margin, "published without a spread, taken as exact"
+    low, high = _scaled(published.low, log), _scaled(published.high, log)
+    return (low + high) / 2, margin + (high - low) / 2, "published as a range: its half is part of the margin"
+
+
+def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
+    """One-sided at 5 %: the whole 90 % interval of the mean on the right side; wholly beyond with 95 % is `differs`."""
+    below = published.below is not None
+    bound = _scaled(published.below if below else published.above, log)
+    sign = 1.0 if below else -1.0
+    inner, outer = t_interval(measured, 1 - 2 * ALPHA), t_interval(measured, 1 - ALPHA)
+    far, near = (inner.high, outer.low) if below else (inner.low, outer.high)
+    outcome = "reproduced" if sign * (bound - far) > 0 else "differs" if sign * (near - bound) > 0 else "not shown"
+    difference = math.fsum(measured) / len(measured) - bound
+    unit = " decades" if log else ""
+    words = (
+        f"90 % interval of the mean, from the bound, {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}, "
+        f"must lie {'below' if below else 'above'} 0"
+    )
+    return Tested(outcome, words, Reading.of(difference), (inner.low - bound, inner.high - bound))
+
+
+def _scaled(value: float, log: bool) -> float:
+    return math.log10(value) if log else value

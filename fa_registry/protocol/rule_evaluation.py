@@ -1,0 +1,313 @@
+"""Judging a run by a rule: one condition or several under a guard that speaks first, and the margin over seeds.
+
+From a number to a decision, from an epoch's figures to when a rule first fires, and from both to the Finding that pages print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+from fa_registry.metrics import quantity_of
+from fa_registry.protocol.edition_schema import LIMIT, FarSeed
+from fa_registry.protocol.evidence_rules import not_counted
+from fa_registry.protocol.operators import OPERATORS, LimitCheck, margin_pp
+from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithControl, SeedGroup, shortened
+from fa_registry.protocol.reductions import take, trajectory
+from fa_registry.protocol.rules import Condition, Rule
+from fa_registry.protocol.verdict import PROVISIONAL
+from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
+from fa_registry.statistics import far_value, level_words, look_confidence, scatter_words
+
+
+@dataclass(frozen=True)
+class RuleOutcome:
+    """outcome, state and guard as a Finding has them; fires: whether the rule does, None where that cannot be said.
+
+    reason: why it cannot. shown: the index in `Rule.conditions` of the condition that a finding shows.
+    """
+
+    outcome: str
+    state: str
+    fires: bool | None
+    reason: str = ""
+    guard: GuardReading | None = None
+    shown: int = 0
+
+
+def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
+    """Whether a rule of limits fires: the leading condition or an alternative, then the guard, then those that must hold too.
+
+    readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
+    with. Where neither the leading condition nor an alternative holds and one of them has no value, or where the guard has none,
+    the rule is not applicable, with the reason; a further condition is looked at only where all before it fire. Of a guard of two
+    conditions one without a value is left out.
+    """
+    readings = list(readings)
+    alternatives = [
+        OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference),
+        *map(compare, rule.either, readings[1:]),
+    ]
+    shown = next((place for place, one in enumerate(alternatives) if one.fires), 0)
+    first = alternatives[shown]
+    unknown = [place for place, one in enumerate(alternatives) if one.fires is None]
+    if unknown and not first.fires:
+        leading = alternatives[0]
+        if leading.fires is None:
+            return RuleOutcome("not_applicable", "", None, leading.reason)
+        return _unknown(readings[0], rule.conditions[unknown[0]], alternatives[unknown[0]])
+    readings = [readings[shown], *readings[len(alternatives) :]]  # leading, also, guards
+    guards = [
+        (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
+    ]
+    known = [one for one in guards if one[2].fires is not None]
+    if guards and not known:  # what may be noise is neither cleared nor condemned
+        return _unknown(readings[0], guards[0][0], guards[0][2])
+    if known and all(comparison.fires for *_, comparison in known):
+        condition, reading, _ = known[0]
+        return RuleOutcome(
+            "warn", rule.guard.fired, False, guard=GuardReading(condition.quantity, condition.fires, reading)
+        )
+    if not first.fires:
+        return RuleOutcome("pass", rule.clear, False)
+    for condition, reading in zip(rule.also, readings[1:], strict=False):
+        further = compare(condition, reading)
+        if further.fires is None:
+            return _unknown(readings[0], condition, further)
+        if not further.fires:
+            return RuleOutcome("pass", condition.clear, False)
+    return RuleOutcome(rule.outcome, fired_word(rule, shown), True, shown=shown)
+
+
+def fired_word(rule: Rule, shown: int) -> str:
+    """Return the word for the rule's firing by the condition at the index `shown`."""
+    return (shown and rule.conditions[shown].fired) or rule.fired
+
+
+def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
+    """The readings of all the rule's conditions at one moment."""
+    return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
+
+
+def compare(condition: Condition, reading: Reading) -> LimitCheck:
+    """One condition that needs no reference."""
+    return OPERATORS[condition.fires].compare(reading, condition.threshold, None)
+
+
+def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) -> RuleOutcome:
+    shown = observed.reason if observed.value is None else f"{observed.value:.4g}"
+    reason = f"{shown}, but {quantity_of(condition.quantity).symbol} is N/A: {comparison.reason}"
+    return RuleOutcome("not_applicable", "", None, reason)
+
+
+NOT_FOLLOWED = Reading(None, "not followed by epoch")
+
+
+def first_fire(rule: Rule, record: RunRecord) -> int | None:
+    """The first epoch (0: initialisation) at which every condition of the rule holds.
+
+    None if there is none, or where the rule needs a reference, other seeds or a figure that is not followed by epoch.
+    An adopted run was measured once, at its end: when it first fired nobody knows.
+    """
+    if not _by_epoch(rule) or record.spec.weights:
+        return None
+    leading, *further = (
+        record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions
+    )
+    if leading is None:
+        return None
+    lines = (leading, *(repeat(NOT_FOLLOWED) if line is None else line for line in further))
+    for epoch, readings in enumerate(zip(*lines, strict=False)):
+        if decide(rule, readings).fires:
+            return epoch
+    return None
+
+
+def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
+    """Whether the rule fires on one epoch's measurements; None where that cannot be said from them alone."""
+    return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
+
+
+def _by_epoch(rule: Rule) -> bool:
+    return rule.judge == LIMIT and not rule.reference
+
+
+def finding(
+    rule: Rule, case: RunWithControl, outcome: str, observed: Reading, words: str, limits: str = "", **more: object
+) -> Finding:
+    """words: what was observed, as the sentence puts it. limits: what is required, where that is not the rule's conditions.
+
+    more: fields of Finding that are this judgement's own.
+    """
+    limits = limits or required(rule)
+    reference = case.reference(rule.reference) if rule.reference else None
+    fields: dict[str, object] = {
+        "rule": rule.code,
+        "title": rule.title,
+        "outcome": outcome,
+        "quantity": rule.quantity,
+        "observed": observed,
+        "required": f"{limits} ({rule.unit})",
+        "limit": limits,
+        "sentence": f"{rule.code} {rule.title}: required {limits}, observed {words}",
+        "run_id": case.record.run_id,
+        "gating": rule.gating,
+        "threshold": rule.threshold,
+        "reference_run_id": reference.run_id if reference else "",
+        "stated": reference.stated if reference else False,
+        "first_fire": first_fire(rule, case.record),
+        "further": other_limits(rule, 0),
+    }
+    return Finding(**{**fields, **more})
+
+
+def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
+    """Return the limits of a rule beside that of the condition at the index `shown`."""
+    others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
+    return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
+
+
+def required(rule: Rule) -> str:
+    """Describe what a run has to show: every alternative kept, or one of the further conditions; the guard always."""
+    kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
+    either = " or ".join([kept, *map(named_limit, rule.also)])
+    guarded = " or ".join(map(named_limit, rule.guards))
+    return f"{either}, and {guarded}" if guarded else either
+
+
+def named_limit(condition: Condition) -> str:
+    """Return the limit with the symbol of the metric that has to keep it."""
+    return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
+
+
+def limit(condition: Condition) -> str:
+    return OPERATORS[condition.fires].describe.format(threshold=condition.threshold)
+
+
+def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **more: object) -> Finding:
+    """A control is not judged against itself."""
+    reason = f"this run is the {case.record.spec.control} control"
+    return finding(rule, case, "skipped", observed, reason, **more)
+
+
+UNDECIDED, STATED, OTHER_SET, AT_CHANCE = "UNDECIDED", "STATED", "OTHER SET", "AT CHANCE"
+MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
+
+
+def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
+    """One run's figure against its limit, and against the frozen control where the rule asks for one."""
+    observed, site = take(rule.quantity, rule.take, case.record.measurements)
+    if case.control and rule.reference:
+        return skipped_control(rule, case, observed, site=site)
+    reference = case.reference(rule.reference) if rule.reference else None
+    readings = evaluate_rule(rule, case.record.measurements)
+    decision = decide(rule, readings, reference.reading if reference else None)
+    outcome, state, words = decision.outcome, decision.state, decision.reason
+    if decision.fires is not None:
+        words = _observed(rule, readings, reference, decision.state)
+        doubts = [case.other_set] if reference and case.other_set else []
+        if reference and (reference.stated or doubts):
+            outcome, state = _at_most_warned(outcome, state, reference.stated)
+            words = "; ".join([f"{words}: {state}", *doubts])
+    elif reference and observed.value is not None:
+        outcome = rule.without_reference
+    facts = {"site": site, "state": state, "crossed": rule.fires if decision.fires else "", "guard": decision.guard}
+    if decision.shown:
+        condition = rule.conditions[decision.shown]
+        observed, facts["site"] = take(condition.quantity, condition.take, case.record.measurements)
+        facts |= {
+            "quantity": condition.quantity,
+            "threshold": condition.threshold,
+            "crossed": condition.fires,
+            "further": other_limits(rule, decision.shown),
+        }
+    return finding(rule, case, outcome, observed, words, **facts)
+
+
+def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
+    """With a figure that nobody measured here, or that is not of the test set, nothing passes; what fails even so, fails."""
+    return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
+
+
+def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReference | None, state: str) -> str:
+    observed, *further = readings
+    if observed.value is None:
+        return observed.reason
+    if reference:
+        margin = margin_pp(observed.value, reference.reading.value)
+        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin:+.2f} pp)"
+    names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
+    known = [
+        f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
+    ]
+    return f"{observed.value:.4g}" + (f" ({', '.join(known)}): {state}" if names else "")
+
+
+def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
+    """The margin over the frozen control with its interval over seeds: it clears, undercuts, or decides nothing."""
+    limits = f"{limit(rule.conditions[0])} by the whole {level_words(look_confidence(group.look))} interval over seeds"
+    if case.control:
+        return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
+    if counted := group.superseded_by(case):
+        reason = not_counted(counted)
+        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
+    margins = group.margins
+    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # no run passes on other seeds' margins
+        reason = "; ".join(margins.notes)
+        return finding(
+            rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
+        )
+    outcome, state, words = _seeds_outcome(rule, margins, group.look)
+    notes = list(margins.notes)
+    if rule.far_seed and margins.interval and (far := _far_seed(rule.far_seed, margins)):
+        outcome, state = "warn", UNDECIDED
+        notes.append(far)
+    if rule.chance and margins.interval and margins.chance and margins.accuracy <= margins.chance:
+        outcome, state = rule.outcome, AT_CHANCE
+        notes.append(f"the mean accuracy {margins.accuracy:.4f} does not exceed chance, {margins.chance:.4f}")
+    if margins.stated or margins.other_set:
+        outcome, state = _at_most_warned(outcome, state, margins.stated)
+    return finding(
+        rule,
+        case,
+        outcome,
+        Reading(margins.mean),
+        "; ".join([f"{margins.mean:+.2f} pp{words}: {state}", *notes]),
+        quantity=MARGIN,
+        limits=limits,
+        state=state,
+        crossed=rule.fires if state == rule.fired else "",
+        interval=margins.interval,
+        seeds=len(margins.seeds),
+        stated=margins.stated,
+        confidence=margins.confidence if margins.interval else None,
+        look=group.look,
+        basis=scatter_words(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+    )
+
+
+def _far_seed(criterion: FarSeed, margins: Margins) -> str:
+    """Name the seed that lies far from the others; empty where none does."""
+    index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
+    if index is None:
+        return ""
+    seed = list(margins.by_seed)[index]
+    return (
+        f"seed {seed} lies far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
+        f"{criterion.least:g} pp from the nearest), so that no interval over them decides"
+    )
+
+
+def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
+    """outcome, state, and what the sentence says of the estimate."""
+    seeds = ", ".join(shortened(margins.seeds))
+    if margins.interval is None:
+        side = "below" if margins.mean < rule.threshold else "not below"
+        return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
+    low, high = margins.interval
+    why = f", since this is look {look} at a set of its seeds that changed after an audit:" if look > 1 else ""
+    words = f" ({level_words(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
+    if high < rule.threshold:
+        return rule.outcome, rule.fired, words
+    return ("pass", rule.clear, words) if low >= rule.threshold else ("warn", UNDECIDED, words)

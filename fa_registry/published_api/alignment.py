@@ -1,0 +1,128 @@
+"""alignment: Γ of a credit rule of one's own on a model of one's own, site by site, with its null and what it hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from fa_registry import jsonio
+from fa_registry.diagnostics import CATALOG
+from fa_registry.records import Measurements, Reading
+from fa_registry.training.input_validation import Checks
+from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
+
+MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
+# of the printed table
+COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What one batch shows of a credit rule.
+
+    Γ is of each sample's own credit and gradient, float64, unclamped, and N/A where the reference is noise or not the gradient.
+
+    Attributes:
+        sites: names of sites 0..L.
+        measured: every metric, or the reason why there is none.
+        draws: of the null.
+        reference: how the reference gradient was taken, if not by the model's own backward pass.
+    """
+
+    sites: tuple[str, ...]
+    measured: Measurements
+    draws: int
+    reference: str = ""
+
+    @property
+    def gamma(self) -> tuple[Reading, ...]:
+        """Γ_l, l = 0..L: mean over samples of cos(c_l, g_l)."""
+        return self.measured.sites["gamma"]
+
+    @property
+    def null_p(self) -> tuple[Reading, ...]:
+        """Rank p-value of Γ_l among `draws` fresh draws of the feedback, (1 + #≥)/(draws + 1)."""
+        return self.measured.sites["gamma_null_p"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; a figure without a value is {"na": reason}."""
+        return jsonio.encode(self)
+
+    def __str__(self) -> str:
+        """A line a site, the aggregates, and every reason once."""
+        width = max(map(len, self.sites))
+        columns = [name for name in COLUMNS if name in self.measured.sites]
+        lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
+        for site, name in enumerate(self.sites):
+            row = (self.measured.sites[column][site] for column in columns)
+            lines.append(f"{name:<{width}}" + "".join(f"{_shown(reading):>17}" for reading in row))
+        scalars = self.measured.scalars
+        named = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
+        lines += [f"{name}: {_shown(scalars[name])}" for name in named]
+        lines += [f"reference gradient: {self.reference}"] if self.reference else []
+        told = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
+        told += [scalars[name].reason for name in named if scalars[name].reason]
+        return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(told))])
+
+
+def alignment(
+    model: nn.Module,
+    batch: tuple[Tensor, Tensor],
+    credit: CreditRule,
+    sites: Sequence[str] = (),
+    draws: int = 20,
+    fresh: FreshRule | None = None,
+    skip: str = "",
+    readout: str = "",
+    gradient: str = "",
+) -> Alignment:
+    """Γ of `credit` at every site of `model`, against the gradient of each sample's own cross entropy.
+
+    Eval mode. Weights, their gradients, modes and random generators are as before, also if `credit` fails.
+
+    Args:
+        model: an nn.Module, or what `adapt` returns.
+        batch: x (N, …), y (N,) int64.
+        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, row i of sample i alone; None where the
+            rule gives none. Its scale is free.
+        sites: as skip, readout and gradient, see `adapt`; ignored for a model that is adapted.
+        draws: of the null.
+        fresh: fresh(model, x, y, generator): the same rule under newly drawn feedback, for the null.
+
+    Raises:
+        InvalidFields: names all wrong arguments.
+
+    Source: arXiv 2606.21126, Γ and its fresh-B null.
+
+    >>> fa_registry.alignment(model, (x, y), my_rule).gamma[1]
+    Reading(value=0.31, reason='')
+    """
+    checks = Checks("alignment")
+    network = own_network(checks, model, sites, skip, readout, gradient)
+    x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
+    checks.batch(network, x, y, ("batch[0]", "batch[1]"))
+    whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
+    checks.problems += [] if whole else [f"draws: expected a whole number from 2, found {draws!r}"]
+    checks.problems += [
+        f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
+    ]
+    checks.finish()
+    rule = UserCreditRule("alignment", model, credit, fresh, draws)
+    found, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
+    return Alignment(_names(network, found), found, draws if fresh else 0, reference.source)
+
+
+def _rules(credit: Any, fresh: Any) -> Mapping[str, Any]:
+    return {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
+
+
+def _names(network: nn.Module, found: Measurements) -> tuple[str, ...]:
+    names = getattr(network, "sites", None)
+    return ("h_0", *names) if names else tuple(f"h_{site}" for site in range(len(found.sites["h_norm"])))
+
+
+def _shown(reading: Reading) -> str:
+    return "N/A" if reading.value is None else f"{reading.value:.4g}"

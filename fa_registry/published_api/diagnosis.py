@@ -1,0 +1,312 @@
+"""diagnose: the four-diagnostic entry point of the published code, kept by name, judged by the first release of 2026-04."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry import jsonio
+from fa_registry.diagnostics import Observation
+from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
+from fa_registry.protocol.rules import Edition, load_edition
+from fa_registry.published_api.one_batch import accuracy, checked, judged, measured, observed
+from fa_registry.records import Measurements, Reading, RunAudit
+from fa_registry.training.input_validation import Batch, Checks
+
+EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as the published report has it
+# What a rule judges, as the report speaks of it: (flag, quantities, what the verdict says where it fires).
+FLAGS = (
+    ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
+    ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
+    ("stability_high", ("stability_mid",), "cross-batch stability high"),
+    ("below_frozen", ("accuracy", "margin_pp"), "frozen baseline not beaten"),
+)
+LINES = (  # flag, and what str() prints of it
+    ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
+    ("reference_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
+    ("stability_high", "cross-batch stability", "{stability:.3f} at site {layer}"),
+    ("below_frozen", "frozen baseline", "{headline:.4f} against {frozen:.4f}"),
+)
+
+
+class Thresholds(dict[str, float]):
+    """The limit of every rule by its flag; the published names are attributes.
+
+    An attribute is None if no rule of the edition judges its flag.
+    Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
+    """
+
+    @property
+    def h_norm_explosion_ratio(self) -> float | None:
+        """Largest growth of the residual stream, a ratio."""
+        return self.get("residual_exploded")
+
+    @property
+    def g_norm_floor(self) -> float | None:
+        """Smallest ‖g_L‖ of a reference gradient that is not at the floor."""
+        return self.get("reference_at_floor")
+
+    @property
+    def stability_drift_ceiling(self) -> float | None:
+        """Largest mean pairwise cosine of the batches' gradients."""
+        return self.get("stability_high")
+
+    @property
+    def frozen_acc_margin_pp(self) -> float | None:
+        """Smallest gain of accuracy over the frozen baseline, percentage points."""
+        return self.get("below_frozen")
+
+
+@dataclass(frozen=True)
+class DiagnosisReport:
+    """What four diagnostics say of one model. What is None has its reason among the `remarks`.
+
+    residual_norms: ‖h_l‖, l = 0..L. bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch. Both are lower medians
+    over its samples (torch.median), as published; the registry's own medians are midpoints.
+    cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer` = ⌊L/2⌋.
+    thresholds: flag → the limit of its rule, as the rule has it: ratio, norm, cosine, percentage points; also by the published
+    names, `thresholds.g_norm_floor`. flags: flag → whether it fires, None where that could not be judged or was left out; each
+    is a property of its own too, by our name and by the published one.
+    remarks: what is missing or was found, in sentences; notes: the caller's own.
+    """
+
+    method_name: str
+    headline_acc: float | None
+    frozen_baseline_acc: float | None
+    residual_norms: tuple[float | None, ...]
+    bp_grad_norms: tuple[float | None, ...]
+    stability_layer: int
+    cross_batch_stability: float | None
+    verdict: str
+    edition: str
+    notes: str = ""
+    remarks: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=Thresholds)
+    flags: Mapping[str, bool | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give thresholds that were read from JSON their published names."""
+        object.__setattr__(self, "thresholds", Thresholds(self.thresholds))
+
+    @property
+    def residual_exploded(self) -> bool | None:
+        """Whether the stream outgrew its limit: over the whole stream by default, in one block by `2026-04` and later."""
+        return self.flags.get("residual_exploded")
+
+    @property
+    def reference_at_floor(self) -> bool | None:
+        """Whether ‖g_L‖ lies below its floor."""
+        return self.flags.get("reference_at_floor")
+
+    @property
+    def stability_high(self) -> bool | None:
+        """Whether the batches' gradients point the same way."""
+        return self.flags.get("stability_high")
+
+    @property
+    def below_frozen(self) -> bool | None:
+        """Whether the accuracy is less than the frozen baseline and its margin; None without a frozen accuracy."""
+        return self.flags.get("below_frozen")
+
+    @property
+    def residual_stream_exploded(self) -> bool | None:
+        """The published name of `residual_exploded`."""
+        return self.residual_exploded
+
+    @property
+    def bp_grad_at_floor(self) -> bool | None:
+        """The published name of `reference_at_floor`."""
+        return self.reference_at_floor
+
+    @property
+    def reference_drift_dominated(self) -> bool | None:
+        """The published name of `stability_high`."""
+        return self.stability_high
+
+    @property
+    def frozen_baseline_undercut(self) -> bool | None:
+        """The published name of `below_frozen`."""
+        return self.below_frozen
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return jsonio.encode(self)
+
+    def __str__(self) -> str:
+        """The verdict, a line for each diagnostic, and one for every remark."""
+        name = f"{self.method_name}: " if self.method_name else ""
+        lines = [f"{name}{self.verdict}", *(f"  {line}" for line in self._lines())]
+        return "\n".join(
+            [*lines, *(f"  note: {remark}" for remark in (*self.remarks, *([self.notes] if self.notes else [])))]
+        )
+
+    def _lines(self) -> Iterator[str]:
+        norms = [norm for norm in self.residual_norms if norm is not None]
+        figures = {
+            "largest": max(norms) if len(norms) == len(self.residual_norms) else None,
+            "first": self.residual_norms[0],
+            "reference": self.bp_grad_norms[-1],
+            "stability": self.cross_batch_stability,
+            "layer": self.stability_layer,
+            "headline": self.headline_acc,
+            "frozen": self.frozen_baseline_acc,
+        }
+        for flag, title, words in LINES:
+            state = {True: "FIRES", False: "ok", None: "not judged"}[self.flags.get(flag)]
+            used = [name for _, name, _, _ in Formatter().parse(words) if name]
+            known = all(figures[name] is not None for name in used)
+            yield f"{title}: {state}" + (f", {words.format(**figures)}" if known else "")
+
+
+def diagnose(
+    model: nn.Module,
+    eval_batches: Iterable[tuple[Tensor, Tensor]],
+    headline_acc: float | None = None,
+    frozen_baseline_acc: float | None = None,
+    method_name: str = "",
+    notes: str = "",
+    *,
+    edition: str = EDITION,
+) -> DiagnosisReport:
+    """Residual growth, reference floor, cross-batch stability and frozen baseline of one trained model.
+
+    model: as FAProtocol takes it. eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published; norms are of the
+    first, and ‖g‖ is of its mean loss, so that the floor depends on its N, as published.
+    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default growth is that of the whole
+    stream, max ‖h_l‖ / ‖h_0‖ > 50, as in the published report; `2026-04` judges it block by block. One sample, or one class in
+    all batches, is an EvidenceWarning; InvalidFields names all that is wrong. Source: the release before arXiv 2606.21126.
+    """
+    rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
+    checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
+    checks.finish()
+    first, objection = checked(network, *batches[0], "diagnose")
+    layer = (first.sites - 1) // 2
+    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer)
+    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability}, objection)
+    audit = judged(measurements, frozen_baseline_acc, rules)
+    return DiagnosisReport(
+        method_name=method_name,
+        headline_acc=_plain(headline_acc),
+        frozen_baseline_acc=_plain(frozen_baseline_acc),
+        residual_norms=_values(measurements, "h_norm"),
+        bp_grad_norms=_values(measurements, "g_norm_mean_ce"),
+        stability_layer=layer,
+        cross_batch_stability=stability.value,
+        verdict=_in_words(audit, rules),
+        edition=rules.name,
+        notes=notes,
+        remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
+        thresholds=_thresholds(rules),
+        flags=_flags(audit),
+    )
+
+
+def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    return (flag for flag in FLAGS if set(flag[1]) & set(quantities))
+
+
+def _thresholds(edition: Edition) -> dict[str, float]:
+    return {flag: rule.threshold for rule in edition.rules for flag, *_ in _flag_of(rule.quantity)}
+
+
+def _flags(audit: RunAudit) -> dict[str, bool | None]:
+    """Every flag; None for what no rule of the edition asks for, or what it could not decide."""
+    fires = {"fail": True, "pass": False}
+    flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
+    for finding in audit.findings:
+        for flag, *_ in _flag_of(finding.quantity):
+            flags[flag] = fires.get(finding.outcome)
+    return flags
+
+
+def _in_words(audit: RunAudit, edition: Edition) -> str:
+    """The verdict's label; with what fires in words where the edition lists its flags after a colon."""
+    word = edition.labels.get("fail", "")
+    if audit.verdict.outcome != "fail" or not word.endswith(":"):
+        return audit.verdict.label
+    fired = [finding for finding in audit.findings if finding.gating and finding.outcome == "fail"]
+    words = ["".join(words for *_, words in _flag_of(finding.quantity)) or finding.title for finding in fired]
+    return f"{word} {'; '.join(dict.fromkeys(words))}"
+
+
+def _checked(
+    model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
+) -> tuple[Checks, nn.Module | None, list[Batch]]:
+    """The call's checks, not yet finished: their warnings speak for the line that called `diagnose`."""
+    checks = Checks("diagnose")
+    checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
+    network, given = checks.network(model), checks.batches(eval_batches)
+    for index, (x, y) in given.items():
+        checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"))
+    checks.classes([y for _, y in given.values()], "eval_batches")
+    return checks, network, list(given.values())
+
+
+def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
+    """The edition without the rules that it leaves out where there is no frozen accuracy, and a remark for each."""
+    if frozen is not None:
+        return edition, []
+    left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
+    kept = tuple(rule for rule in edition.rules if rule not in left_out)
+    remarks = [f"{rule.code} {rule.title}: left out, no frozen accuracy was given" for rule in left_out]
+    return dataclasses.replace(edition, rules=kept), remarks
+
+
+def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
+    if len(batches) < 2:
+        return Reading(None, "one batch was given: stability compares at least 2")
+    rest = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
+    means = [seen.gradients[layer].double().mean(dim=0) for seen in (first, *rest)]
+    return mean_pairwise_cosine(torch.stack(means))  # (batches, features)
+
+
+def _plain(value: float | None) -> float | None:
+    """NumPy's numbers are no JSON."""
+    return None if value is None else float(value)
+
+
+def _values(measurements: Measurements, name: str) -> tuple[float | None, ...]:
+    return tuple(reading.value for reading in measurements.sites[name])
+
+
+def _remarks(
+    batches: Sequence[Batch], stability: Reading, measurements: Measurements, audit: RunAudit
+) -> tuple[str, ...]:
+    return (*_of_batches(batches, stability), *_of_sites(measurements), *_of_findings(audit, stability))
+
+
+def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:
+    remarks = []
+    if stability.value is None:
+        remarks.append(f"cross_batch_stability is N/A: {stability.reason}")
+    elif len(batches) < BATCHES:
+        remarks.append(f"cross_batch_stability is over {len(batches)} batches; the published figure is over {BATCHES}")
+    uniform = [str(index) for index, (_, y) in enumerate(batches) if len(y.unique()) == 1]
+    if uniform:
+        remarks.append(f"batches of one class alone: {', '.join(uniform)}; shuffle, or batches differ by class")
+    return remarks
+
+
+def _of_sites(measurements: Measurements) -> list[str]:
+    names = {"h_norm": "residual_norms", "g_norm_mean_ce": "bp_grad_norms"}
+    return [
+        f"{names[quantity]}[{site}] is N/A: {reading.reason}"
+        for quantity in names
+        for site, reading in enumerate(measurements.sites[quantity])
+        if reading.value is None
+    ]
+
+
+def _of_findings(audit: RunAudit, stability: Reading) -> list[str]:
+    """Every finding that is not a pass; the missing stability was told already."""
+    return [
+        finding.sentence
+        for finding in audit.findings
+        if finding.outcome != "pass" and (not stability.reason or finding.observed.reason != stability.reason)
+    ]

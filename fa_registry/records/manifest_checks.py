@@ -1,0 +1,105 @@
+"""provenance.json and feedback/card.json hold whatever a release wrote; the fields that are read again have these types.
+
+Numbers that say how much an audit has to do, or to hold in memory, have a greatest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.errors import join_names
+
+Is = Callable[[Any], bool]
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
+
+
+@dataclass(frozen=True)
+class Within:
+    """A check: whether a value is a whole number from `least` to `most`."""
+
+    least: int
+    most: int
+
+    def __call__(self, value: Any) -> bool:
+        return is_whole(value) and self.least <= value <= self.most
+
+
+def is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def is_answer(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def is_list_of(kind: Is) -> Is:
+    return lambda value: isinstance(value, (list, tuple)) and all(map(kind, value))
+
+
+def is_nothing_or(kind: Is) -> Is:
+    return lambda value: value is None or kind(value)
+
+
+def is_table_of(kind: Is) -> Is:
+    return lambda value: is_table(value) and all(map(kind, value.values()))
+
+
+OWN_LOOP = "own_loop"  # only the provenance of a run of its author's own training loop has it
+MOST_EPOCHS = 1_000_000  # as many as a series may have
+MOST_SAMPLES = 2**40
+MOST_DRAWS = 1_000  # of the feedback, for one null
+MOST_BATCH = 1_000_000
+# Of a run's specification. Options are checked by training.task before a network or a feedback state is drawn.
+SPEC: Mapping[str, Is] = {"seed": is_whole, "epochs": Within(0, MOST_EPOCHS)}
+RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
+CONVENTIONS: Mapping[str, Is] = {
+    "threads": Within(1, 2**20),  # how many are taken is another matter: see training.devices.threads_refused
+    "gamma_null_draws": Within(1, MOST_DRAWS),
+    **dict.fromkeys(("eval_samples", "test_samples", "classes"), Within(0, MOST_SAMPLES)),
+}
+TEXTS = (
+    *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
+    *("commit", "dataset_digest", "stepping", "no_epoch_chain"),
+)
+PROVENANCE: Mapping[str, Is] = {
+    **dict.fromkeys(TEXTS, is_text),
+    **dict.fromkeys(("epochs_run", "resumed_from", "points"), Within(0, MOST_EPOCHS)),
+    **dict.fromkeys(("threads", "parameters"), is_whole),
+    "charts": is_list_of(is_text),
+    "code": is_table,
+    "conformance": is_table,
+    "digests": is_table_of(is_text),
+    "dirty": is_answer,
+    "epoch_chain": is_list_of(is_text),
+    "kept_states": is_list_of(is_whole),
+    "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
+    "hardware": is_table,
+    "origin": is_table_of(is_text),
+    OWN_LOOP: is_table,
+    "versions": is_table_of(is_text),
+}
+FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}
+
+
+def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
+    """Raise ValueError unless `held` is a table whose fields, as far as it has them, are of their types."""
+    if not is_table(held):
+        raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(held)}")
+    wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
+    if wrong:
+        problems = [f"{field} = {jsonio.describe_value(held[field])}{_expected(fields[field])}" for field in wrong]
+        raise ValueError(f"{name}: {join_names(problems)} cannot be")
+
+
+def _expected(is_so: Is) -> str:
+    return f" (expected a whole number from {is_so.least} to {is_so.most})" if isinstance(is_so, Within) else ""

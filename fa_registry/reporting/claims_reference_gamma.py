@@ -1,0 +1,528 @@
+"""What all claims share: whom they are about, how a figure is looked up for them, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, over_seeds, symbol_of
+from fa_registry.records import Finding, Reading, RunAudit
+from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
+from fa_registry.reporting.text.filters import KINDS, at_least, between
+from fa_registry.reporting.view_models import Claim
+from fa_registry.statistics import CONFIDENCE, holm, level_words
+from fa_registry.statistics.over_seeds import OverSeeds
+
+EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, TOO_SMALL, HIGH = (
+    "EXPLODED",
+    "AT FLOOR",
+    "NOISY",
+    "UNDERCUT",
+    "NOT SPECIFIC",
+    "TOO SMALL",
+    "HIGH",
+)
+GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
+# (which figure, which side of its limit) → the house's word for it: an edition is free to call it otherwise.
+CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        **{(quantity, "above"): EXPLODED for quantity in SUBJECTS["scale"]},
+        **{(quantity, "below"): AT_FLOOR for quantity in GRADIENTS},
+        **{(quantity, "below"): NOISY for quantity in ("fidelity", "fidelity_batch", "fidelity_min")},
+        **{(quantity, "below_reference_plus"): UNDERCUT for quantity in SUBJECTS["depth"]},
+        **{(quantity, "above"): HIGH for quantity in SUBJECTS["stability"]},
+        ("gamma_null_p", "above"): NOT_SPECIFIC,
+        (HEADLINE_GAMMA, "below"): TOO_SMALL,
+    }
+)
+# As the catalogue calls what sentences speak of.
+GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
+GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
+
+
+# Every claim there is → its kind, in the order of their weight, which is that of a form: what voids the rest, whether depth was
+# trained, Γ, what else is taken back, and last how to read a figure.
+# tests/reporting/test_claims_table.py earns each of them and takes each of them away again.
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "differs from its seal": "open",
+        "method fails": "not",
+        "other code": "open",
+        "diverged": "not",
+        "failed": "open",
+        "incomplete": "open",
+        "method not measured": "open",
+        "near backpropagation": "not",
+        "answers looked up": "not",
+        "test in train": "not",
+        "not sealed": "open",
+        "adopted": "open",
+        "superseded": "open",
+        "trained depth": "may",
+        "trained part": "may",
+        "passes without depth": "open",
+        "undercut": "not",
+        "exploded": "not",
+        "at chance": "not",
+        "at floor": "not",
+        "noisy": "not",
+        "stated": "open",
+        "last block": "open",
+        "undecided": "open",
+        "provisional": "open",
+        "beats frozen": "may",
+        "aligned by feedback": "may",
+        "aligned, null unknown": "may",
+        "specific": "may",
+        "not aligned": "not",
+        "not specific": "not",
+        "too small": "not",
+        "no gamma": "open",
+        "carried by one end": "not",
+        "stability high": "not",
+        "other fails": "not",
+        "other warns": "open",
+        "waived": "open",
+        "not judged": "open",
+        "one seed": "open",
+        "within limit": "note",
+        "passes alone": "note",
+        "converged": "note",
+        "explained": "note",
+        "keeps scale": "note",
+        "reference clear": "note",
+        "reference near its floor": "note",
+        "stability low": "note",
+        "other passes": "note",
+    }
+)
+WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
+
+
+def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
+    """One claim about the runs it touches, with their seeds and ids. key: of KEYS, which says its kind."""
+    seeds = ", ".join(str(run.record.spec.seed) for run in touched)
+    where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
+    return Claim(KEYS[key], f"{text} ({where}).", tuple(run.record.run_id for run in touched), key)
+
+
+def has_gamma(run: RunAudit) -> bool:
+    """Whether there is a Γ to read as alignment: the headline has a value, and the credit is not the gradient itself."""
+    return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
+
+
+def is_gradient(run: RunAudit) -> bool:
+    """Whether the credit is the gradient at every site, whatever the method's card says of it: then nothing aligned itself."""
+    row = site_row(run.record, "gamma")
+    return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
+
+
+def passes(run: RunAudit) -> bool:
+    """Whether every rule that the verdict rests on passes by itself: what was waived still holds."""
+    return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
+
+
+def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
+    """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
+    stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
+    if stated and all(one.reference_run_id for one in stated):
+        return "; the frozen control is not proven, and its accuracy counts as stated by the author"
+    return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
+
+
+def observed_text(finding: Finding) -> str:
+    """What a rule saw: in the house's word where it fires on a figure that has one, else in the edition's own.
+
+    In reports of older releases it is the edition's own word that is asked for.
+    """
+    guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
+    return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
+
+
+def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
+    """The runs of which a finding saw one of the states; quantities: only findings about these, if any are given."""
+    return [run for run in runs if finding_with(run, *states, quantities=quantities)]
+
+
+def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
+    """The first finding of a run that saw one of the states."""
+    return next(
+        (
+            one
+            for one in run.findings
+            if observed_text(one) in states and (not quantities or one.quantity in quantities)
+        ),
+        None,
+    )
+
+
+def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
+    """A figure of several runs in words: `3.0`, or `between 3.0 and 4.2`; empty where none has it."""
+    values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
+    if not values:
+        return ""
+    low, high = (KINDS[kind](value) for value in (values[0], values[-1]))
+    return low if low == high else f"between {low} and {high}"
+
+
+def listed(word: str, numbers: Sequence[int]) -> str:
+    """`site 0`, `seeds 42, 123`."""
+    return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+# Claims about scale and reference: what an exploded stream, a small gradient, a fitted or a noisy one allow to say.
+
+
+LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise
+GROWN = 50.0  # ‖h_L‖/‖h_0‖: the first release of edition 2026-04 called a stream exploded from here on
+CONVERGED = "CONVERGED"
+
+
+def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    """Those about the scale of the stream and about the gradient that Γ compares with."""
+    scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
+    floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
+    both = [run for run in scale if run in floor]
+    yield from _floor_claims(runs, both, "the stream has exploded and the reference gradient is at its floor")
+    yield from _floor_claims(runs, [run for run in floor if run not in both], "the reference gradient is at its floor")
+    yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
+    alone = [run for run in scale if run not in both]
+    if alone:
+        text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
+        yield claim("exploded", text + scale_words(alone), runs, alone)
+    yield from _converged(runs)
+    yield from _noisy(runs)
+
+
+def scale_words(runs: Sequence[RunAudit]) -> str:
+    """`; the largest growth in one block is 1.5, …`: both growths that are known of the runs; empty where none is."""
+    known = []
+    for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
+        if found := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
+            known.append(f"the {label_of(name)}{where} is {found}")
+    return f"; {' and '.join(known)}" if known else ""
+
+
+def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
+    if touched:
+        tiny = (
+            f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+        )
+        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, touched)
+
+
+def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
+    """The case that the published reading calls numerical noise, told to someone who has never heard of it."""
+    if not touched:
+        return
+    first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
+    growth = value_range(touched, lambda run: scalar_metric(run.record, "growth_max"), "num")
+    gradient = value_range(touched, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
+    by = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
+    small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
+    here = (
+        f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."
+        if any(has_gamma(run) for run in touched)
+        else ""
+    )
+    yield claim(
+        "explained",
+        "Every block adds its output to a running vector, the stream. What exploded is the length of that "
+        f"vector: it is {first} after the embedding and {last} after the last block{by}. What follows divides the stream by "
+        "its own length again, and the gradient that comes back is divided by the same factor. So the reference is "
+        f"{small} because the scale of the stream divides it, not because nothing is left to learn. Nor is it rounding noise: "
+        f"single precision still computes it exactly, in the direction that double precision finds ({FIDELITY}, their cosine, at "
+        f"least {at_least(_fidelity(touched))}). What breaks a "
+        f"published {GAMMA} at this size is the usual library cosine, which puts its safety constant of 1e-8 in the place of any "
+        "norm below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go."
+        f"{here} This refines the published reading, which takes such a reference for numerical noise",
+        runs,
+        touched,
+    )
+
+
+def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
+    for touched, read in (
+        ([run for run in converged if has_gamma(run)], f"; its size is no reason against reading {GAMMA}"),
+        ([run for run in converged if not has_gamma(run)], ""),
+    ):
+        if touched:
+            gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
+            share = f" ({gain} of the output error arrives at the last site)" if gain else ""
+            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its "
+            yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
+
+
+def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    touched = with_state(runs, NOISY)
+    if touched:
+        fidelity = value_range(touched, lambda run: last_site(run.record, "fidelity"), "exact")
+        found = f" (cosine {fidelity})" if fidelity else ""
+        yield claim(
+            "noisy",
+            "The reference gradient is numerical noise: single and double precision do not agree on its direction"
+            f"{found}, and a cosine with noise is no alignment",
+            runs,
+            touched,
+        )
+
+
+def _is_exact(runs: Sequence[RunAudit]) -> bool:
+    """Tiny is not noisy: with fidelity near 1 the float64 cosine is a true direction."""
+    known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
+    return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
+
+
+def _fidelity(runs: Sequence[RunAudit]) -> float:
+    return min(scalar_metric(run.record, "fidelity_min").value for run in runs)
+
+
+def _has_grown(run: RunAudit) -> bool:
+    """Whether what follows the blocks has a long stream to divide by; without a LayerNorm there it divides by nothing."""
+    if run.record.spec.architecture_options.get("terminal_ln") is False:
+        return False
+    first, last = _length(run, 0).value, _length(run, -1).value
+    return first is not None and last is not None and last > GROWN * first
+
+
+def _length(run: RunAudit, end: int) -> Reading:
+    """Of the stream at its first or last site."""
+    row = site_row(run.record, "h_norm")
+    return row[end] if row else Reading(None, "h_norm was not measured")
+
+
+# Claims about Γ: whether there is one, what it may be read as, and at which sites it is the training feedback's own.
+
+
+SPECIFIC = "SPECIFIC"
+JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
+ALIGNED = "may be read as alignment with the gradient, site by site"
+NOT_SHOWN = "that it comes from the training feedback is not shown"
+THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 1 there is no alignment"
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The sites of a run that count (both Γ and its rank have a value), parted: shown to lie above their null, or not."""
+
+    above: tuple[int, ...]
+    reached: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.above) + len(self.reached)
+
+
+def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    """The one answer about Γ of the runs of one method, besides those of them that have none."""
+    for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
+        yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
+    read = [run for run in runs if has_gamma(run)]
+    if read and (answer := _answer(runs, read)):
+        yield claim(*answer, runs, read)
+
+
+def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
+    """(key, words), of the worst of the seeds: what one of them takes back no other grants. read: those that have a Γ."""
+    whole = [run for run in read if run.record.status == "complete"]
+    own = _null_words(whole)
+    if why := _taken_back(runs):
+        gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
+        return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
+    if len(whole) < len(read):
+        return None  # broke off: told by a claim of its own
+    size = _size(read)
+    if with_state(read, NOT_SPECIFIC):
+        return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
+    if small := _too_small(read):
+        return "too small", f"{size} is too small to be read as alignment: {small}. {own}"
+    without = [run for run in read if run not in with_state(read, SPECIFIC)]
+    passing = all(map(passes, read))
+    if not without:
+        return (
+            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {own}")
+            if passing
+            else ("specific", f"{size} is specific to the training feedback. {own}")
+        )
+    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, without))))
+    reasons = f" ({reasons})" if reasons else ""
+    return ("aligned, null unknown", f"{size} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
+
+
+def _size(runs: Sequence[RunAudit]) -> str:
+    """`Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L, with its interval where there is one."""
+    found = _gamma_over_seeds(runs)
+    level = f", {level_words(CONFIDENCE)} interval"
+    interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
+    return f"{GAMMA} = {KINDS['cos'](found.mean.value)}{interval}"
+
+
+def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
+    return over_seeds(
+        ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs), HEADLINE_GAMMA
+    )
+
+
+def _too_small(runs: Sequence[RunAudit]) -> str:
+    """Why Γ is too small: of a seed, or by the lower end of its interval over seeds; empty where no rule finds it so."""
+    limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
+    if not limits:
+        return ""
+    least = f"the least that counts is {KINDS['cos'](max(limits))}"
+    if touched := with_state(runs, TOO_SMALL):
+        return least + _of_seeds(touched, runs)
+    found = _gamma_over_seeds(runs)
+    return f"{least}, and the interval goes below it" if found.interval and found.interval[0] < max(limits) else ""
+
+
+def _least_gamma(finding: Finding) -> float | None:
+    """Return the smallest Γ that counts as alignment by the rule of this finding; None where it sets none."""
+    if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
+        return finding.threshold
+    is_credit = finding.quantity == "gamma_null_p"
+    return next((one.threshold for one in finding.further if is_credit and one.quantity == HEADLINE_GAMMA), None)
+
+
+def _taken_back(runs: Sequence[RunAudit]) -> str:
+    """Why no Γ of this method may be read as alignment, whatever its null says: it fails, or its scale or reference is bad."""
+    exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
+    floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
+    failed = [run for run in runs if run.verdict.outcome == "fail"]
+    if not (failed or exploded or floor or noisy):
+        return ""
+    seen = (
+        ("training diverged", [run for run in runs if run.record.status == "diverged"]),
+        ("the stream has exploded", exploded),
+        ("the reference gradient is at its floor", floor),
+        ("the reference gradient is numerical noise", noisy),
+        (
+            "the trained blocks do not clear frozen random ones",
+            with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
+        ),
+    )
+    told = [(words, touched) for words, touched in seen if touched]
+    told = told or [(f"its verdict is {failed[0].verdict.label}", failed)]
+    return ", ".join(f"{words}{_of_seeds(touched, runs)}" for words, touched in told)
+
+
+def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
+    """`(seed 123)` where it is not of all of them."""
+    return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
+
+
+def _seeds(runs: Sequence[RunAudit]) -> list[int]:
+    return [run.record.spec.seed for run in runs]
+
+
+def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
+    """What `reason` finds of a run → the runs of which it finds it."""
+    found: dict = {}
+    for run in runs:
+        found.setdefault(reason(run), []).append(run)
+    return found
+
+
+def _absence(run: RunAudit) -> str:
+    return THE_GRADIENT if is_gradient(run) else scalar_metric(run.record, HEADLINE_GAMMA).reason
+
+
+def _no_null(run: RunAudit) -> str:
+    """Why there is no null to compare with; empty where there is one that no rule of this edition asks for."""
+    row = site_row(run.record, "gamma_null_p")
+    if any(reading.value is not None for reading in row):
+        return ""
+    return "; ".join(dict.fromkeys(reading.reason for reading in row)) or "no null of fresh draws was measured"
+
+
+def _sites(run: RunAudit) -> Sites:
+    """By the level of the finding that judged them; none where the run holds no ranks, as a report without figures.
+
+    Several sites of one run are several chances. Where all of them keep the level, none was picked, and each may be judged by
+    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); else those count that Holm's procedure leaves. Both
+    together reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps: the level is that of all sites
+    where their ranks depend positively, as those of the same fresh draws do.
+    """
+    finding = finding_with(run, *JUDGED)
+    gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
+    counted = {
+        site: rank.value
+        for site, (gamma, rank) in enumerate(zip(gammas, ranks, strict=False))
+        if gamma.value is not None and rank.value is not None
+    }
+    if finding is None or finding.threshold is None or not counted:
+        return Sites((), ())
+    level = finding.threshold
+    adjusted = dict(zip(counted, holm(counted.values()), strict=True))
+    above = adjusted if max(counted.values()) <= level else [site for site, p in adjusted.items() if p <= level]
+    return Sites(tuple(above), tuple(site for site in counted if site not in above))
+
+
+def _null_words(read: Sequence[RunAudit]) -> str:
+    """At which sites of which seeds Γ lies above that of fresh draws, and how that was judged; empty where no rule asked."""
+    # By what was found too: without ranks the sites of a seed that is specific and of one that is not are the same, none.
+    groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
+    if not groups:
+        return ""
+    seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
+    told = [
+        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if seeds else "")
+        for (_, sites), runs in groups.items()
+    ]
+    ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
+    return f"It lies above that of fresh draws {'; '.join(told)}{_multiplicity(ranked)}"
+
+
+def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
+    """`at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
+        return "at every site that counts"
+    reached = f"({_reached(runs, sites)})"
+    if not sites.count:
+        return f"not at every site that counts {reached}"
+    if not sites.above:
+        return f"at no site {reached}"
+    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached}"
+
+
+def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
+    """How several sites were judged together: with several, one above its null by itself may be chance. ranked: have ranks."""
+    if not ranked:
+        return ""
+    most = max(sites.count for sites, _ in ranked)
+    limit = finding_with(ranked[0][1][0], *JUDGED).threshold
+    level = f"{100 * limit:.3g} %"
+    if most == 1:
+        return f" (one site tested at {level})"
+    part = [run for sites, runs in ranked if sites.reached for run in runs]
+    if not part:
+        return f" (all {most} sites tested, each at {level})"
+    draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
+    few = draws is not None and most / (draws + 1) > limit
+    more = f"; {draws} draws are too few to tell one of {most} sites apart" if few else ""
+    return f" (Holm over the {most} sites tested in each seed, {level}{more})"
+
+
+def _draws(run: RunAudit) -> object:
+    """Of the null, as the run wrote it down."""
+    return run.record.measurements.conventions.get("gamma_null_draws")
+
+
+def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
+    """`between 1 and 7 of 99 fresh draws reach it`: over the runs and the sites that fresh draws reach."""
+    draws = set(map(_draws, runs))
+    ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
+    found = [finding_with(run, *JUDGED).observed.value for run in runs]
+    return count_draws_reaching(
+        ranks or [one for one in found if one is not None], draws.pop() if len(draws) == 1 else None
+    )
+
+
+def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
+    """`1 of 20 fresh draws reach it`, for one p-value or for the range of several. draws: of the null."""
+    if not isinstance(draws, int) or not ranks:
+        return "fresh draws reach it"
+    low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
+    count = f"{low}" if low == high else f"between {low} and {high}"
+    return f"{count} of {draws} fresh draws reach it"

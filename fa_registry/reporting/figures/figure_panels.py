@@ -1,0 +1,114 @@
+"""One figure drawn in inches from its top left corner: small multiples without the cost of one Axes each."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.collections import LineCollection
+
+from fa_registry.records import Reading
+from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas, RenderedFigure
+from fa_registry.reporting.labels import short_names
+from fa_registry.text_safety import escape_control
+
+WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
+SMALL, LABEL = 7.0, 8.0  # points
+Edges = tuple[float, float, float, float]  # what a panel's left, right, lower and upper edge mean
+ACROSS, MOST, LETTERS = 3, 24, 21  # small multiples a row and a figure; letters of a name
+LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around small multiples
+
+
+class DrawingSurface:
+    """A drawing of a given height. Every method takes places in inches, right and down."""
+
+    def __init__(self, height: float, dpi: int):
+        self._canvas = Canvas(WIDTH, height, dpi)
+        self.axes = self._canvas.figure.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+        self.axes.set_axis_off()
+
+    def text(self, x: float, y: float, words: str, **look: object) -> None:
+        """Letters at a place; foreign text shows what it hides."""
+        given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        self.axes.text(x, y, escape_control(words), **(given | look))
+
+    def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
+        self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
+
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> RenderedFigure:
+        return self._canvas.png([GRID, *flat], [INK, TICK, FRAME, *used])
+
+
+@dataclass(frozen=True)
+class PanelFrame:
+    """A panel, in inches, and what its edges mean: x from `first` to `last`, y from `low` (its bottom) to `high`."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return self.left + self.width * (value - self.first) / (self.last - self.first)
+
+    def y(self, value: float) -> float:
+        return self.top + self.height * (self.high - value) / (self.high - self.low)
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+
+def small_multiples(
+    sheet: DrawingSurface, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
+) -> Iterator[tuple[str, PanelFrame, bool]]:
+    """A panel a method, ACROSS a row, with its name and its left and lower edge: (method, panel, first of its row).
+
+    methods: method → what the edges of its panel mean. head: inches above the first row; high: of a panel.
+    names: of the level axis, below the last panel of a column, and of the upright one, over the first of a row.
+    """
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    shown = short_names(list(methods), LETTERS)
+    for place, ((method, edges), name) in enumerate(zip(methods.items(), shown, strict=True)):
+        row, column = divmod(place, ACROSS)
+        box = PanelFrame(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
+        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
+        if column == 0:
+            sheet.text(0.02, box.top - 0.1, names[1])
+        if place + ACROSS >= len(methods):
+            sheet.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
+        yield method, box, column == 0
+
+
+def height_of(count: int, head: float, high: float) -> float:
+    """Inches of a figure of so many small multiples."""
+    return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
+
+
+def padded(values: Iterable[float], least: float) -> tuple[float, float]:
+    """The range that shows these values with a margin, at least `least` wide; around 0 where there are none."""
+    known = [value for value in values if math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    margin = max(0.06 * (high - low), (least - (high - low)) / 2)
+    return low - margin, high + margin
+
+
+def data_uri(image: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
+
+
+def from_frame(value: float, reason: str) -> Reading:
+    """The reading that a twin holds as a number, NaN where there is none, and a reason."""
+    return Reading(float(value)) if value == value else Reading(None, reason)

@@ -1,0 +1,177 @@
+"""Published figures as pages show them: what was published, what was measured, and what became of it, row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fa_registry.metrics import kind_of
+from fa_registry.records import (
+    REPRODUCTION_OUTCOMES,
+    FigureVerdict,
+    MeasuredFigure,
+    PublishedFigure,
+    Reading,
+    Reproduction,
+)
+from fa_registry.reporting.text.filters import KINDS, compact, reading
+from fa_registry.reporting.view_models import EntryValue
+
+WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
+TESTED = WORST_FIRST[:3]
+LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict's word whose colour it has
+    dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
+)
+SITES: Mapping[str, str] = MappingProxyType(
+    {"last": "site L", "mid": "site ⌊L/2⌋", "deep": "mean over sites 1..L", "": ""}
+)
+
+
+def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
+    """Every figure, what differs first; with run_ids only those that these runs were compared with. None without a reference."""
+    if reproduction is None:
+        return None
+    chosen = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
+    ordered = sorted(chosen, key=lambda row: WORST_FIRST.index(row.outcome))
+    return ReproductionTable(
+        study=reproduction.reference,
+        title=reproduction.title,
+        digest=reproduction.digest,
+        counts=counts(chosen),
+        tested=tuple(_row(row) for row in ordered if row.outcome in TESTED),
+        untested=tuple(_row(row) for row in ordered if row.outcome not in TESTED),
+        remarks=reproduction.remarks,
+    )
+
+
+def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
+    """(outcome, figures) of every outcome, zeros too."""
+    tally = Counter(row.outcome for row in rows)
+    return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
+
+
+def _row(row: FigureVerdict) -> ReproductionRow:
+    figure = row.figure
+    return ReproductionRow(
+        outcome=row.outcome,
+        look=LOOKS[row.outcome],
+        quantity=quantity_text(figure),
+        method=figure.label,
+        setting=setting_text(figure),
+        published=published_text(figure),
+        measured=measured_text(row),
+        each=tuple(EntryValue(f"seed {run.seed}: {_of_run(figure, run)}", (run.run_id,)) for run in row.measured),
+        reason=row.reason,
+        source=figure.source,
+        remarks=tuple(_remarks(figure, row.outcome in TESTED)),
+    )
+
+
+def quantity_text(figure: PublishedFigure) -> str:
+    """`g_norm_mean_ce, site 4`; `first fire of D1`."""
+    if figure.rule:
+        return f"first fire of {figure.rule}"
+    site = SITES.get(figure.site, f"site {figure.site}")
+    epoch = "" if figure.epoch is None else f"epoch {figure.epoch}"
+    return ", ".join(part for part in (figure.quantity, site, epoch) if part)
+
+
+def setting_text(figure: PublishedFigure) -> str:
+    """Architecture with the options that were said, data set, epochs; empty where a figure is of no one setting."""
+    setting = figure.setting
+    if setting is None:
+        return ""
+    options = ", ".join(f"{name}={value}" for name, value in setting.architecture_options.items())
+    network = f"{setting.architecture} ({options})" if options else setting.architecture
+    return f"{network} · {setting.dataset} · {setting.epochs} epochs"
+
+
+def published_text(figure: PublishedFigure) -> str:
+    """The figure as it was published: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`, `not at hand`."""
+    if figure.not_at_hand:
+        return "not at hand"
+    published = figure.published
+
+    def text(value: float) -> str:
+        return KINDS["pct"](value) if kind_of(figure.quantity) == "pct" else compact(value)
+
+    if published.never:
+        return "never"
+    if published.values:
+        return ", ".join(map(text, published.values))
+    if published.mean is not None:
+        return f"{text(published.mean)} ± {text(published.std)} ({published.n})"
+    if published.value is not None:
+        return text(published.value)
+    if published.low is not None:
+        return f"{text(published.low)} to {text(published.high)}"
+    return f"below {text(published.below)}" if published.below is not None else f"above {text(published.above)}"
+
+
+def measured_text(row: FigureVerdict) -> str:
+    """Mean and spread over the runs with their number, every epoch of a first fire, or a dash where there is no run."""
+    if not row.measured:
+        return "—"
+    if row.figure.rule:
+        return ", ".join(_of_run(row.figure, run) for run in row.measured)
+    mean = _shown(row.figure, row.mean)
+    if row.mean.value is None:
+        return mean
+    spread = "" if row.std.value is None else f" ± {_shown(row.figure, row.std)}"
+    return f"{mean}{spread} ({sum(run.reading.value is not None for run in row.measured)})"
+
+
+def _of_run(figure: PublishedFigure, measured: MeasuredFigure) -> str:
+    return "never" if measured.never else _shown(figure, measured.reading)
+
+
+def _shown(figure: PublishedFigure, value: Reading) -> str:
+    if figure.rule and value.value is not None:
+        return f"{value.value:.0f}"
+    return reading(value, "pct" if kind_of(figure.quantity) == "pct" else "num")
+
+
+def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
+    """What a reader must know of the figure; why its margin is what it is only where it was used."""
+    margin = f"the margin: {figure.margin.why}" if tested else ""
+    assumed = figure.setting.assumed if figure.setting else ""
+    factor = "" if figure.factor == 1 else f"what was measured is multiplied by {figure.factor:g}"
+    return list(filter(None, (figure.remark, factor, assumed, margin)))
+
+
+# The rows of a reproduction's table: a study's published figures beside what was measured.
+
+
+@dataclass(frozen=True)
+class ReproductionRow:
+    """A published figure, in words. look: the verdict outcome whose colour it has. each: one a run it was compared with."""
+
+    outcome: str
+    look: str
+    quantity: str
+    method: str
+    setting: str
+    published: str
+    measured: str
+    each: tuple[EntryValue, ...]
+    reason: str
+    source: str
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReproductionTable:
+    """A study's published figures. counts: (outcome, figures), zeros too; tested, untested: rows, what differs first.
+
+    digest: of the reference.toml they were read from.
+    """
+
+    study: str
+    title: str
+    digest: str
+    counts: tuple[tuple[str, int], ...]
+    tested: tuple[ReproductionRow, ...]
+    untested: tuple[ReproductionRow, ...]
+    remarks: tuple[str, ...]

@@ -1,0 +1,366 @@
+"""What the pages of one report look things up in, made once: looking through all runs for every form would be quadratic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fa_registry.metrics import Known, kind_of, metrics_of_cards, subject_of
+from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
+from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.replayed import proof
+from fa_registry.protocol.verdict import combine_verdicts, is_intact
+from fa_registry.records import (
+    AuditReport,
+    EditionReference,
+    Exclusion,
+    Finding,
+    Integrity,
+    Judgement,
+    RunAudit,
+    RunRecord,
+    RunSpec,
+    Scalar,
+    Verdict,
+)
+from fa_registry.reporting.labels import group_label, slug
+from fa_registry.reporting.report_values import SEVERITY, Columns, Frozen, audit_columns
+from fa_registry.reporting.text.filters import na, reading
+from fa_registry.reporting.view_models import (
+    ChangedEdition,
+    ComparedRow,
+    Difference,
+    EditionChange,
+    IntegrityRow,
+    Link,
+    Truncated,
+)
+
+OUTCOME_WORDS = {
+    "pass": "passes",
+    "warn": "warns",
+    "fail": "fires",
+    "error": "crashed",
+    "not_applicable": "could not be judged",
+    "skipped": "was skipped",
+    "waived": "is waived",
+}
+MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
+MOST_SAID = 6  # different findings of one subject on a page
+MOST_RUNS = 8
+NOWHERE = "—"
+SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
+NOT_JUDGED = Verdict("incomplete", "not judged")
+Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
+
+
+def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
+    seeds: dict[str, set[int]] = {}
+    for name, seed in pairs:
+        seeds.setdefault(name, set()).add(seed)
+    return {name: frozenset(found) for name, found in seeds.items()}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A report, its groups in order, the form of each (controls have none), and what every edition says, who is missing.
+
+    editions: the leading one first; judgements: of each, by run id. exclusions: by what the seeds of a group share, and by
+    (method label, setting) where no more is known. known: the report's quantities.
+    """
+
+    report: AuditReport
+    groups: tuple[Group, ...]
+    links: tuple[Link | None, ...]
+    frozen: Frozen
+    editions: tuple[EditionReference, ...]
+    judgements: tuple[Mapping[str, RunAudit | Judgement], ...]
+    exclusions: Mapping[str | tuple[str, str], Sequence[Exclusion]]
+    known: Known
+
+    @classmethod
+    def of(cls, report: AuditReport) -> Sources:
+        """All that the pages of this report look up, gathered in one way through its runs."""
+        ordered = groups(report)
+        exclusions: dict[str | tuple[str, str], list[Exclusion]] = {}
+        for exclusion in report.excluded:
+            key = seeds_key(exclusion.spec) if exclusion.spec else (exclusion.method, exclusion.setting)
+            exclusions.setdefault(key, []).append(exclusion)
+        leading = {run.record.run_id: run for run in report.runs}
+        further = ({judgement.run_id: judgement for judgement in opinion.judgements} for opinion in report.opinions)
+        return cls(
+            report,
+            ordered,
+            tuple(None if group.control else form_link(group) for group in ordered),
+            Frozen.of(report),
+            (report.edition, *(opinion.edition for opinion in report.opinions)),
+            (leading, *further),
+            exclusions,
+            metrics_of_cards(report.cards),
+        )
+
+    @cached_property
+    def judged_seeds(self) -> Mapping[str, frozenset[int]]:
+        """The seeds of each group that were judged, by what the runs of one share (RunSpec.seeds)."""
+        return _seeds((spec.seeds, spec.seed) for spec in self._specs)
+
+    @cached_property
+    def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
+        """Setting's identity → method's label → the seeds that were judged; controls apart."""
+        found: dict[str, dict[str, frozenset[int]]] = {}
+        for group in self.groups:
+            if not group.control:
+                seeds = frozenset(run.record.spec.seed for run in group.runs)
+                found.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
+        return found
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Those of the audit table that any run has a number for."""
+        return audit_columns(self.report.runs, known=self.known)
+
+    @cached_property
+    def control_seeds(self) -> Mapping[str, frozenset[int]]:
+        """The seeds of the frozen controls that were judged, by their setting's identity."""
+        return _seeds((spec.setting.identity, spec.seed) for spec in self._specs if spec.control == "frozen")
+
+    @property
+    def _specs(self) -> Iterator[RunSpec]:
+        return (run.record.spec for run in self.report.runs)
+
+    @property
+    def forms(self) -> Iterator[tuple[Group, Link]]:
+        """Every group that has a form, with its link."""
+        return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
+
+    def excluded(self, group: Group) -> tuple[Exclusion, ...]:
+        """What was selected of this method in this setting and not judged.
+
+        A run whose specification cannot be read stands in the forms of all variants of its method: none may hide it.
+        """
+        keys = seeds_key(group.runs[0].record.spec), (group.method, group.setting)
+        return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
+
+    def compared(self, group: Group, href: str) -> ComparedRow:
+        """One method in one setting by every edition; it differs where two editions' outcomes do."""
+        ids = [run.record.run_id for run in group.runs]
+        judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
+        verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
+        why: tuple[Difference, ...] = ()
+        if len({verdict.outcome for verdict in verdicts}) > 1:
+            findings = ([finding for run in runs for finding in run.findings] for runs in judged)
+            why = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
+        return ComparedRow(group_label(group), group.setting, href, verdicts, why)
+
+    def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
+        """Every further edition with the group's runs as it judges them; without those it does not judge."""
+        return [
+            (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
+            for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
+        ]
+
+
+def form_link(group: Group) -> Link:
+    name = slug(group)
+    proven = proof([run.record.integrity for run in group.runs])
+    pages = f"forms/{name}.html", f"forms/{name}.md"
+    return Link(group_label(group), group.method, group.setting, group.verdict, *pages, proven)
+
+
+def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> RunAudit:
+    judgement = by_run[run.record.run_id]
+    return replace(run, findings=judgement.findings, verdict=judgement.verdict)
+
+
+# What the editions say of the same runs, side by side, and where they differ the findings that make the difference.
+
+
+def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
+    """Every edition that is not a shipped one as it is, with what it changes: rule, field, shipped value, this value."""
+    for edition in editions:
+        if provenance_of(edition) != SHIPPED or edition.overrides:
+            known = () if provenance_of(edition) == FOREIGN else edition.differences
+            rows = [EditionChange(at.rule, at.field, _value(at.shipped), _value(at.this)) for at in known]
+            yield ChangedEdition(edition, _why_changed(edition), Truncated.first(MOST_CHANGES, rows))
+
+
+def _why_changed(edition: EditionReference) -> str:
+    """What a reader must know before the table; nothing of it is read from the reference where a digest can tell."""
+    if provenance_of(edition) == SHIPPED:
+        return "thresholds were overridden when it was asked for"
+    if provenance_of(edition) == FOREIGN:
+        return f"its digest {edition.digest[:DIGEST]} is none of this installation's, so what it asks for is not known here"
+    if edition.shipped is None:
+        return "a release judged by it that did not record what it is based on"
+    if not edition.based_on:
+        return "its rules are its own, and it shares none with a shipped edition"
+    return f"it is a user's own file, and differs from {edition.based_on} in {len(edition.differences)} points"
+
+
+def _value(value: Scalar | None) -> str:
+    """A threshold to its last digit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return NOWHERE
+    return value if isinstance(value, str) else f"{value:.12g}"
+
+
+def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
+    """One for every subject (scale, reference, depth, …) that two editions do not judge alike; else that they say the same."""
+    made = []
+    for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
+        about = [
+            (edition, [finding for finding in findings if subject_of(finding.quantity) == subject])
+            for edition, findings in judged
+        ]
+        if len({_decides(findings) for _, findings in about}) > 1:
+            made.append(Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about)))
+    return made or [Difference("verdict", (SAME_FINDINGS,))]
+
+
+def _decides(findings: Iterable[Finding]) -> str:
+    """The most severe outcome that the verdict looks at."""
+    outcomes = [finding.outcome for finding in findings if finding.gating]
+    return min(outcomes, key=SEVERITY.index, default="pass")
+
+
+def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
+    """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
+    if not findings:
+        return f"{describe_edition(edition)} does not judge it."
+    worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
+    of_rule = [finding for finding in findings if finding.rule == worst.rule]
+    same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
+    share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
+    word = f"{worst.state}, {OUTCOME_WORDS[worst.outcome]}" if worst.state else OUTCOME_WORDS[worst.outcome]
+    gate = "" if worst.gating else ", but does not gate"
+    return (
+        f"{describe_edition(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
+        f"observed {_observed(same, known)}{share}."
+    )
+
+
+def _observed(findings: Sequence[Finding], known: Known) -> str:
+    """The figure, or the least and the largest where the seeds have several."""
+    readings = [finding.observed for finding in findings if finding.observed.value is not None]
+    if not readings:
+        missing = findings[0].observed
+        return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
+    readings.sort(key=lambda observed: observed.value)
+    kind = kind_of(findings[0].quantity, known)
+    return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
+
+
+# Runs that were not judged, and what an audit held against what is sealed with the runs.
+
+
+def without_mismatches(report: AuditReport) -> AuditReport:
+    """The report as this release would have it: a run whose integrity is a mismatch is excluded, whatever verdict it was given.
+
+    Reports of older releases judged such runs. Excluded with one are the runs it helped to judge, as their frozen control or as
+    another of their seeds, until they are audited again. A report without a mismatch is returned as it is.
+    """
+    broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
+    if not broken:
+        return report
+    touched = {
+        seeds_key(run.record.spec)
+        for run in report.runs
+        if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
+    }
+    gone = {
+        run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
+    }
+    opinions = tuple(
+        replace(
+            opinion, judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in gone)
+        )
+        for opinion in report.opinions
+    )
+    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
+    runs = tuple(run for run in report.runs if run.record.run_id not in gone)
+    return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
+
+
+def _excluded(record: RunRecord) -> Exclusion:
+    named = record.spec.method_label, record.setting
+    if is_intact(record):
+        reason = "it was judged beside a run whose integrity is a mismatch: audit it again"
+        return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
+    reason = f"integrity failure: {'; '.join(record.integrity.details)}"
+    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
+
+
+WORST_FIRST = ("differs", "not possible", "agrees")
+
+
+@dataclass(frozen=True)
+class EvidenceGroup:
+    """What was found alike of several runs. outcome: one of records.CHECK_OUTCOMES."""
+
+    outcome: str
+    detail: str
+    run_ids: Truncated[str]
+
+
+@dataclass(frozen=True)
+class EvidenceRow:
+    """One thing that was looked at: in how many runs it agrees, differs, or could not be looked at, and what was found."""
+
+    subject: str
+    agree: int
+    differ: int
+    not_possible: int
+    said: Truncated[EvidenceGroup]
+
+    @property
+    def outcome(self) -> str:
+        """The worst of all runs."""
+        return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
+
+
+def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
+    """The checks of these runs by subject, in the order in which they were made; those of excluded runs too."""
+    subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for run_id, integrity in _integrities(runs, excluded):
+        for check in integrity.checks:
+            alike = subjects.setdefault(check.subject, {})
+            alike.setdefault((check.outcome, check.detail), []).append(run_id)
+    return tuple(_row(subject, alike) for subject, alike in subjects.items())
+
+
+def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
+    """Every run whose figures were looked at, or whose files are not the recorded ones: such a one is a mismatch too."""
+    rows = [
+        IntegrityRow(
+            broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)
+        )
+        for broken in not_intact(excluded)
+    ]
+    records = (run.record for run in runs)
+    return rows + [IntegrityRow(run.run_id, run.name, run.integrity.state, run.integrity.details) for run in records]
+
+
+def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
+    """Those that are not judged because something is not what is sealed."""
+    return [exclusion for exclusion in excluded if exclusion.kind == "integrity"]
+
+
+def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Iterator[tuple[str, Integrity]]:
+    yield from ((run.record.run_id, run.record.integrity) for run in runs)
+    yield from ((exclusion.run_id, exclusion.integrity) for exclusion in excluded if exclusion.integrity)
+
+
+def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
+    """run_ids: of the runs of which the same was found, by outcome and detail."""
+    ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
+    said = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
+    count = Counter()
+    for (outcome, _), ids in run_ids.items():
+        count[outcome] += len(ids)
+    return EvidenceRow(
+        subject, count["agrees"], count["differs"], count["not possible"], Truncated.first(MOST_SAID, said)
+    )

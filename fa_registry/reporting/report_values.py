@@ -1,0 +1,286 @@
+"""Looking numbers up in the records: every figure of a page comes through here, with the run it was read from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fa_registry.metrics import (
+    AUDIT_TABLE,
+    BESIDE_CONTROL,
+    LAST_SITE,
+    NONE,
+    Known,
+    Metric,
+    at_last_site,
+    kind_of,
+    label_of,
+    over_seeds,
+    quantity_of,
+)
+from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.replayed import as_logged
+from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
+from fa_registry.reporting.view_models import (
+    ControlRow,
+    Estimate,
+    FindingRow,
+    IntegrityRow,
+    Number,
+    SeedRow,
+    SeedStatement,
+    SeedValue,
+)
+from fa_registry.statistics import CONFIDENCE, level_words
+
+GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
+BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
+NOT_PROVEN = "the frozen control is not proven: not paired by seed"
+NO_CONTROL = "no frozen control of the same setting and seed"
+Columns = tuple[Metric, ...]  # of a table of one number a run
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The frozen controls of a report, looked up by run id."""
+
+    runs: Mapping[str, RunRecord]
+
+    @classmethod
+    def of(cls, report: AuditReport) -> Frozen:
+        return cls({run.record.run_id: run.record for run in report.runs})
+
+    def accuracy(self, run: RunAudit) -> Number:
+        """The accuracy of the control this run was paired with; one given at adoption only where there is no control."""
+        if run.record.spec.control != "none":
+            return Number(Reading(None, f"this run is the {run.record.spec.control} control"), "pct", ())
+        if run.frozen_doubt and not run.frozen_run_id:
+            return Number(Reading(None, run.frozen_doubt), "pct", ())
+        if not run.frozen_run_id:
+            given = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
+            return Number(given, "pct", (run.record.run_id,) if given.value is not None else ())
+        control = self.runs.get(run.frozen_run_id)
+        reading = (
+            scalar_metric(control, "accuracy")
+            if control
+            else Reading(None, "the frozen control is not part of this report")
+        )
+        return Number(reading, "pct", (run.frozen_run_id,))
+
+    def stated(self, run: RunAudit) -> bool:
+        """Whether this audit did not prove that accuracy: no control gave it, or one that is not proven."""
+        number = self.accuracy(run)
+        return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
+
+    def margin(self, run: RunAudit) -> Number:
+        """accuracy − frozen accuracy in percentage points, as the rules compute it."""
+        accuracy, frozen = scalar_metric(run.record, "accuracy"), self.accuracy(run)
+        run_ids = (run.record.run_id, *frozen.run_ids)
+        for reading in (frozen.reading, accuracy):
+            if reading.value is None:
+                return Number(reading, "pp", run_ids)
+        return Number(Reading(margin_pp(accuracy.value, frozen.reading.value)), "pp", run_ids)
+
+
+def scalar_metric(record: RunRecord, name: str) -> Reading:
+    """A scalar measurement, or N/A because it was not measured."""
+    return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
+
+
+def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
+    return record.measurements.sites.get(name, ())
+
+
+def last_site(record: RunRecord, name: str) -> Reading:
+    """The reading at site L."""
+    row = site_row(record, name)
+    return row[-1] if row else Reading(None, f"{name} was not measured")
+
+
+def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known = NONE) -> Number:
+    """One number of a run, as a column of one number a run shows it: a scalar, or a site quantity at its last site.
+
+    What is beside a control comes from that control.
+    """
+    record = run.record
+    if quantity.name in BESIDE_CONTROL:
+        return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
+    if quantity.name in record.measurements.sites:
+        by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
+        return Number(by_site, quantity.kind, (record.run_id,))
+    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, known)
+    reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
+    return Number(reading, quantity.kind, (record.run_id,))
+
+
+def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, known: Known = NONE) -> Columns:
+    """The quantities of a table of one number a run, in its order. One that need not be there is, where a run measured it."""
+    measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
+    quantities = (quantity_of(name, known) for name in names)
+    return tuple(
+        one for one in quantities if one.always or one.name in measured or at_last_site(one.name, known) in measured
+    )
+
+
+def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NONE) -> SeedRow:
+    """One run with its number in each column."""
+    record = run.record
+    return SeedRow(
+        method=record.spec.label,
+        seed=record.spec.seed,
+        run_id=record.run_id,
+        name=record.name,
+        status=record.status,
+        verdict=run.verdict,
+        integrity=record.integrity.state,
+        numbers={column.name: metric_of_run(run, column, frozen, known) for column in columns},
+    )
+
+
+def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
+    """A quantity over seeds, by quantities.over_seeds, with the runs it was read from."""
+    rows = tuple(values)
+    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
+    broken = [row for row in rows if row.number.reading.not_finite]
+    known = [row for row in rows if row.number.reading.value is not None]
+    ids = tuple(dict.fromkeys(run_id for row in broken or known or rows for run_id in row.number.run_ids))
+    mean = Number(found.mean, quantity.kind, ids)
+    return Estimate(quantity.kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
+
+
+def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
+    """A scalar of the runs' own measurements over seeds."""
+    values = (
+        SeedValue(record.spec.seed, Number(scalar_metric(record, quantity.name), quantity.kind, (record.run_id,)))
+        for record in (run.record for run in runs)
+    )
+    return seed_estimate(quantity, values)
+
+
+def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, known: Known = NONE) -> Estimate:
+    """`figure` over seeds; without an interval where it rests on a stated frozen accuracy.
+
+    What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
+    """
+    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
+    found = seed_estimate(quantity, values)
+    stated = [run for run in runs if quantity.name in BESIDE_CONTROL and frozen.stated(run)]
+    if found.low.value is None or not stated:
+        return found
+    reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
+    return dataclasses.replace(found, low=reason, high=reason)
+
+
+def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
+    """The frozen control of each run of a method, with what the audit knows of it; none for runs that are controls."""
+    return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
+
+
+def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
+    control, state = frozen.runs.get(run.frozen_run_id), "absent"
+    if run.frozen_doubt:
+        state = "stated" if run.frozen_run_id else "several"
+    elif frozen.stated(run):
+        state = "stated"
+    elif run.frozen_run_id:
+        state = control.integrity.state if control else "not part of this report"
+    doubt = run.frozen_doubt or (BY_AUTHOR if state == "stated" else NO_CONTROL if state == "absent" else "")
+    checks = control.integrity.checks if control else ()
+    return ControlRow(
+        seed=run.record.spec.seed,
+        run_id=run.frozen_run_id,
+        state=state,
+        doubt=doubt,
+        integrity=control.integrity.state if control else "",
+        checks=tuple((check.subject, check.outcome) for check in checks),
+    )
+
+
+def control_words(rows: Sequence[ControlRow]) -> str:
+    """`control verified`, or `control stated (seed 2): its metrics are unverifiable`, for the place beside a verdict."""
+    by_state: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        by_state.setdefault((row.state, row.doubt), []).append(row.seed)
+    parts = []
+    for (state, doubt), seeds in sorted(by_state.items(), key=lambda item: not item[0][1]):
+        of = f" (seed {', '.join(map(str, seeds))})" if len(by_state) > 1 else ""
+        parts.append(f"control {state}{of}{f': {doubt}' if doubt else ''}")
+    return "; ".join(parts)
+
+
+def integrity_row(record: RunRecord) -> IntegrityRow:
+    return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
+
+
+# From findings to what a page says of them: seeds that a rule judges alike stand together, most severe first.
+
+
+SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+
+
+def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Known) -> tuple[FindingRow, ...]:
+    """Every finding of one method in one setting; what a control skips because it *is* the control is no news.
+
+    known: the report's quantities, which say how a figure is written.
+    """
+    alike: dict[tuple, list[tuple[int, Finding]]] = {}
+    logged: dict[str, str] = {}
+    for run in runs:
+        logged[run.record.run_id] = as_logged(run.record)
+        control = run.record.spec.control != "none"
+        for finding in run.findings:
+            if not (control and finding.outcome == "skipped"):
+                key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
+                alike.setdefault(key, []).append((run.record.spec.seed, finding))
+    return tuple(_row(several, method, setting, known, logged) for several in alike.values())
+
+
+def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
+    """By outcome; of one outcome, what decides the verdict before what is only reported."""
+    return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
+
+
+def _row(
+    several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
+) -> FindingRow:
+    """logged: run id → what marks its values by epoch as the author's word."""
+    first = several[0][1]
+    same: dict[tuple, list[tuple[int, Finding]]] = {}
+    for seed, finding in several:
+        fired = None if finding.first_fire is None else f"{finding.first_fire}{logged.get(finding.run_id, '')}"
+        words = (finding.sentence, finding.observed, finding.interval, finding.site, fired, finding.detail)
+        same.setdefault(words, []).append((seed, finding))
+    return FindingRow(
+        rule=first.rule,
+        title=first.title,
+        outcome=first.outcome,
+        state=first.state,
+        gating=first.gating,
+        required=first.required,
+        method=method,
+        setting=setting,
+        said=tuple(_said(one, known, fired) for (*_, fired, _), one in same.items()),
+        limit=first.limit or first.required,
+        under=quantity_of(first.quantity, known).under,
+    )
+
+
+def _said(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> SeedStatement:
+    first = same[0][1]
+    run_ids = tuple(finding.run_id for _, finding in same)
+    return SeedStatement(
+        seeds=tuple(seed for seed, _ in same),
+        run_ids=run_ids,
+        sentence=first.sentence,
+        observed=Number(first.observed, kind_of(first.quantity, known), run_ids),
+        interval=first.interval,
+        site="" if first.site is None else f"site {first.site}",
+        epoch="" if fired is None else f"first fires at epoch {fired}",
+        reference_run_ids=tuple(
+            dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
+        ),
+        detail=first.detail,
+        level=level_words(first.confidence or CONFIDENCE),
+        basis=first.basis,
+    )

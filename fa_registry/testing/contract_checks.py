@@ -1,0 +1,211 @@
+"""Properties that every method has, whatever it declares. Each takes a Setting and answers with an Outcome."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures.base import part_of
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, check_credits
+from fa_registry.records import Scalar
+from fa_registry.testing.outcomes import CheckOutcome, cosine, failed, inapplicable, passed, relative_error, within
+from fa_registry.testing.small_networks import SAMPLES, NetworkCase, Setting, draw_feedback, sum_gradients
+from fa_registry.token_axes import features, sum_over_positions
+from fa_registry.training.checkpoint import load_into, save_tensors
+from fa_registry.training.credit_check import NEARLY_BP, changed_weights
+from fa_registry.training.task import network_shape
+
+AUTOGRAD_TOLERANCE = 1e-10  # two orders of the same float64 sums
+SITE_TOLERANCE = 1e-11  # float64 rounding that a method of twenty and more passes carries along
+NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at or above this at init is BP in disguise
+TRAINED_STEPS = 3
+PIECES = (1, 5, SAMPLES - 6)
+
+
+class Oracle(Method):
+    """A method that is handed the true gradients: what the engine makes of them must be backpropagation."""
+
+    def __init__(self, card: MethodCard, gradients: Sequence[Tensor]):
+        self.card = card
+        self._gradients = list(gradients)
+
+    def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
+        return NoFeedback()
+
+    def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        return self._gradients
+
+
+def credit_fits_state(setting: Setting) -> CheckOutcome:
+    """One credit a site, of its state's shape and type, finite, and off the graph."""
+    case = setting.case()
+    inputs = case.inputs()
+    credits = case.credits(inputs)
+    check_credits(setting.method.card.name, credits, inputs.hidden)
+    for site, (credit, state) in enumerate(zip(credits, inputs.hidden, strict=True)):
+        if credit.dtype != state.dtype:
+            return failed(f"site {site}: credit of {credit.dtype}, expected the state's {state.dtype}")
+        if not credit.isfinite().all():
+            return failed(f"site {site}: {int((~credit.isfinite()).sum())} of {credit.numel()} entries are not finite")
+    return passed(f"{len(credits)} sites")
+
+
+def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
+    """A credit of one row a sample, spread over a state's positions, sums to that row again: c/P everywhere, or c at one place."""
+    case = setting.case()
+    draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
+    rows = [torch.randn(len(state), features(state), generator=draw, dtype=state.dtype) for state in states]
+    sums = [sum_over_positions(case.network.spread(*pair)) for pair in zip(rows, states, strict=True)]
+    return within(_sites(sums), sums, rows, SITE_TOLERANCE)
+
+
+def credit_is_pure(setting: Setting) -> CheckOutcome:
+    """The same inputs give the same credits bit by bit, and asking changes neither inputs, network nor feedback state."""
+    case = setting.case()
+    inputs = case.inputs()
+    kept = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
+    state = {name: value.clone() for name, value in case.feedback.state_dict().items()}
+    network = copy.deepcopy(case.network)
+    first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
+    for site, pair in enumerate(zip(first, second, strict=True)):
+        if not torch.equal(*pair):
+            return failed(f"site {site}: a second call differs by {relative_error(*pair):.1e}")
+    if not all(map(torch.equal, kept, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
+        return failed("credits() changed its inputs in place")
+    if complaint := changed_weights(network, case.network):
+        return failed(complaint)
+    changed = [name for name, value in case.feedback.state_dict().items() if not torch.equal(value, state[name])]
+    return (
+        failed(f"credits() changed the feedback state: {', '.join(changed)}")
+        if changed
+        else passed("two calls, bit-equal")
+    )
+
+
+def credit_ignores_reference(setting: Setting) -> CheckOutcome:
+    """Measuring hands over g_0..g_L, training does not: the credit must be the same, or Γ compares BP with itself."""
+    if setting.method.card.exact_sites == "all":
+        return inapplicable("its credit is the reference, by its card")
+    case = setting.case()
+    measured, expected = case.credits(case.inputs(measuring=True)), case.credits(case.inputs(measuring=False))
+    return within(_sites(measured), measured, expected, 0.0)
+
+
+def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
+    """One seed gives one feedback state, two seeds two; the global generator is left alone."""
+    case = setting.case()
+    shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
+    before = torch.get_rng_state()
+    first, again, other = (
+        draw_feedback(setting.method, shape, setting.seed + more, setting.method_options).state_dict()
+        for more in (0, 0, 1)
+    )
+    if not torch.equal(before, torch.get_rng_state()):
+        return failed("drawing the feedback state consumed the global generator")
+    for name, value in first.items():
+        if not torch.equal(value, again[name]):
+            return failed(f"{name} differs between two draws from one seed")
+    if first and all(torch.equal(value, other[name]) for name, value in first.items()):
+        return failed("two seeds give the same feedback state")
+    return passed(f"{len(first)} tensors")
+
+
+def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
+    """With c_l := g_l the local rule gives autograd's parameter gradients: pins the engine's sign, index and scale."""
+    case = setting.case()
+    logits, hidden = case.forward(case.images)
+    oracle = dataclasses.replace(case, method=Oracle(setting.method.card, sum_gradients(logits, hidden, case.labels)))
+    return compare(oracle.step(), case.true_step())
+
+
+def not_secretly_bp(setting: Setting) -> CheckOutcome:
+    """Where the card does not call the credit exact, neither credit nor update may be backpropagation's (cosine < 0.9).
+
+    A card that declares approaches_bp owns to being near it: there it must only not *be* BP (1 − 1e-6), and the theory's
+    identities say the rest.
+    """
+    if setting.method.card.exact_sites == "all":
+        return inapplicable("its credit is exact at every site, by its card")
+    limit = NEARLY_BP if "approaches_bp" in setting.method.card.properties else NOT_BP
+    cosines = cosines_with_bp(setting.case())
+    worst = max(cosines, key=lambda name: cosines[name])
+    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation's, allowed below {limit:.6g}"
+    return failed(figure) if cosines[worst] >= limit else passed(figure)
+
+
+def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
+    """Name → cosine with backpropagation's, of the credit and the update at every site that the card does not call exact."""
+    inputs = case.inputs()
+    own, true, credits = case.step(), case.true_step(), case.credits(inputs)
+    cosines = {}
+    for site in (site for site in range(case.blocks + 1) if not case.exact[site]):
+        part = f"blocks.{site - 1}" if site else "embed"
+        names = [name for name in own if part_of(name) == part]
+        if names:  # an embedding may have no weights
+            cosines[f"the update of {part}"] = cosine([own[name] for name in names], [true[name] for name in names])
+        cosines[f"the credit at site {site}"] = cosine([credits[site]], [inputs.gradients[site]])
+    return cosines
+
+
+def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
+    """out_ln and head receive the exact gradient of the mean cross entropy, whatever the credits."""
+    case = setting.case()
+    own, true = (
+        {name: value for name, value in gradients.items() if name.startswith("out_")}
+        for gradients in (case.step(), case.true_step())
+    )
+    return compare(own, true)
+
+
+def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
+    """c_l = g_l at every site that the card calls exact by construction. Sees a wrong sign, scale or site there."""
+    case = setting.case()
+    sites = [site for site, exact in enumerate(case.exact) if exact]
+    if not sites:
+        return inapplicable("its card calls no site exact")
+    inputs = case.inputs()
+    credits = case.credits(inputs)
+    credited, expected = [credits[site] for site in sites], [inputs.gradients[site] for site in sites]
+    return within([f"site {site}" for site in sites], credited, expected, SITE_TOLERANCE)
+
+
+def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
+    """Train, save network and feedback state, load both into a stranger: its credits are bit-equal.
+
+    The stranger drew its own feedback from another seed, so a matrix kept outside the feedback state shows.
+    """
+    case, stranger = setting.case(), setting.stranger()
+    case.train(TRAINED_STEPS)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("network", "feedback"):
+            path = Path(folder) / f"{name}.safetensors"
+            load_into(getattr(stranger, name), path, save_tensors(path, getattr(case, name).state_dict()))
+    afterwards, expected = stranger.credits(stranger.inputs()), case.credits(case.inputs())
+    return within(_sites(afterwards), afterwards, expected, 0.0)
+
+
+def batch_size_invariance(setting: Setting) -> CheckOutcome:
+    """c_l and g_l of a sample do not depend on who else is in the batch: all at once, or in pieces."""
+    case = setting.case()
+    whole = case.inputs()
+    starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
+    pieces = [case.inputs(start, count) for start, count in zip(starts, PIECES, strict=True)]
+    gradients = [torch.cat(parts) for parts in zip(*(piece.gradients for piece in pieces), strict=True)]
+    credits = [torch.cat(parts) for parts in zip(*map(case.credits, pieces), strict=True)]
+    names = [f"{symbol} of site {site}" for symbol in ("c", "g") for site in range(len(credits))]
+    return within(names, [*credits, *gradients], [*case.credits(whole), *whole.gradients], SITE_TOLERANCE)
+
+
+def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
+    """Two sets of parameter gradients, by name."""
+    return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
+
+
+def _sites(credits: Sequence[Tensor]) -> list[str]:
+    return [f"site {site}" for site in range(len(credits))]

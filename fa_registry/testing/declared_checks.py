@@ -1,0 +1,429 @@
+"""Properties that a card may declare by name. A declared name that is not in DECLARED fails: nobody could hold it to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.datasets.base import tensors_digest
+from fa_registry.diagnostics import eval_mode
+from fa_registry.methods._replaced import backward_std, key, layer_weights
+from fa_registry.methods.base import CreditInputs, HasFeedbackRule
+from fa_registry.records import Recipe, Scalar
+from fa_registry.seeding import generator
+from fa_registry.testing.contract_checks import AUTOGRAD_TOLERANCE, SITE_TOLERANCE, compare, cosines_with_bp
+from fa_registry.testing.outcomes import CheckOutcome, failed, inapplicable, passed, relative_error, within
+from fa_registry.testing.small_networks import CLASSES, NetworkCase, Setting, draw_feedback, linear_case
+from fa_registry.training.method_calls import credits_and_states_of, frozen_weights
+from fa_registry.training.task import network_shape
+
+SIGN_STEPS = 20
+RATE, DECAY, DECAY_STEPS = 0.05, 1.0, 20
+DECAY_TOLERANCE = 1e-9
+NUMBERED = re.compile(r"B_\d+")  # as methods.base.FixedMatrices names them
+MIRROR = {"mirror_rate": 0.05, "mirror_batch": 256}  # faster and less noisy than the default
+MIRROR_STEPS = 120  # six times 1/d: of the start exp(−6) is left
+NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features scatters by some 15 % about its expectation
+
+
+def feedback_follows_sign(setting: Setting) -> CheckOutcome:
+    """sign(B) = sign(W) in every layer, at init and when training has turned some signs; |B| is one number a layer where the
+    feedback state holds no tensor that could hold magnitudes."""
+    case = setting.case()
+    start = {name: weight.sign() for name, weight in _weights(case).items()}
+    if wrong := _off_sign(case):
+        return failed(f"at init: {wrong}")
+    case.train(SIGN_STEPS)
+    if wrong := _off_sign(case):
+        return failed(f"after {SIGN_STEPS} steps: {wrong}")
+    turned = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
+    if not turned:
+        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so nothing was there to follow")
+    return passed(f"{turned} signs turned within {SIGN_STEPS} steps and were followed")
+
+
+def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
+    """On a network whose own weights are out^(-1/2) sign(W), credits and one step's gradients are backpropagation's."""
+    case = setting.case()
+    for weight in _weights(case).values():
+        weight.copy_(weight.sign() * backward_std(weight.shape))
+    return gives_bp(case)
+
+
+def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
+    """Under SGD with rate η and weight decay λ on weights and feedback alike, W − B = (1 − ηλ)^t (W − B at the start)."""
+    case = setting.case()
+    start = _gaps(case)
+    learning = [*case.network.parameters(), *case.feedback.parameters()]
+    optimizer = torch.optim.SGD(learning, lr=RATE, weight_decay=DECAY)
+    for _ in range(DECAY_STEPS):
+        case.step(credit_norm="rms")
+        optimizer.step()
+    left = (1 - RATE * DECAY) ** DECAY_STEPS
+    return within(list(start), list(_gaps(case).values()), [gap * left for gap in start.values()], DECAY_TOLERANCE)
+
+
+def mirror_converges(setting: Setting) -> CheckOutcome:
+    """With W at rest, mirroring takes B to W within the noise of its average.
+
+    The estimate W ξᵀξ/n has E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, and an average with rate d keeps d²Σ_k (1−d)^{2k} of it.
+    """
+    case = _mirroring(setting)
+    rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
+    left = (1 - rate) ** (2 * MIRROR_STEPS)
+    kept = rate**2 * (1 - left) / (1 - (1 - rate) ** 2)
+    starts, weights = _squares(_gaps(case)), _weights(case)
+    expected = sum(
+        left * starts[name] + kept * _square(weight) * (weight.shape[1] + 1) / samples
+        for name, weight in weights.items()
+    )
+    inputs = dataclasses.replace(case.inputs(measuring=False), generator=generator(setting.seed, "method"))
+    with torch.no_grad():
+        for _ in range(MIRROR_STEPS):
+            setting.method.update_feedback(case.feedback, inputs)
+    ratio = sum(_squares(_gaps(case)).values()) / expected
+    figure = f"‖B − W‖² is {ratio:.2f} of its expectation, allowed 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
+    return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
+
+
+def _mirroring(setting: Setting) -> NetworkCase:
+    """The setting's case, its feedback drawn with the options of MIRROR."""
+    case = setting.case()
+    shape = network_shape(case.network, case.images[:1], CLASSES)
+    feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
+    return dataclasses.replace(case, feedback=feedback.double())
+
+
+def gives_bp(case: NetworkCase) -> CheckOutcome:
+    """Whether the case's credits and one step's gradients are backpropagation's."""
+    inputs = case.inputs()
+    names = [f"site {site}" for site in range(len(inputs.hidden))]
+    credits = within(names, case.credits(inputs), inputs.gradients, AUTOGRAD_TOLERANCE)
+    return credits if credits.outcome != "pass" else compare(case.step(), case.true_step())
+
+
+def _off_sign(case: NetworkCase) -> str:
+    """The first layer whose B has another sign than W somewhere, or two magnitudes and no state for them; empty if none."""
+    matrices = case.method.backward_weights(case.feedback, case.network)
+    for name, weight in _weights(case).items():
+        matrix = matrices[name]
+        if other := int((matrix.sign() != weight.sign()).sum()):
+            return f"{other} of {weight.numel()} entries of {name} have another sign than the weight"
+        if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
+            return f"|B| of {name} is not one number"
+    return ""
+
+
+def _weights(case: NetworkCase) -> dict[str, Tensor]:
+    """W of every layer that B stands in for: the network's own tensors, detached."""
+    return layer_weights(case.network, case.feedback.layers)
+
+
+def _gaps(case: NetworkCase) -> dict[str, Tensor]:
+    """W − B of every layer."""
+    matrices = case.method.backward_weights(case.feedback, case.network)
+    return {name: weight - matrices[name] for name, weight in _weights(case).items()}
+
+
+def _squares(tensors: dict[str, Tensor]) -> dict[str, float]:
+    return {name: _square(tensor) for name, tensor in tensors.items()}
+
+
+def _square(tensor: Tensor) -> float:
+    """The squared Frobenius norm."""
+    return tensor.square().sum().item()
+
+
+TRAINED_STEPS = 5
+NEAR = 0.5
+
+
+def exact(setting: Setting) -> CheckOutcome:
+    """c_l = g_l at every site."""
+    case = setting.case()
+    inputs = case.inputs()
+    credits = case.credits(inputs)
+    return within([f"site {site}" for site in range(len(credits))], credits, inputs.gradients, SITE_TOLERANCE)
+
+
+def feedback_fixed(setting: Setting) -> CheckOutcome:
+    """The digest of the feedback state is the same after a few training steps."""
+    case = setting.case()
+    state = case.feedback.state_dict()
+    if not state:
+        return failed("declared, but the feedback state holds no tensor")
+    before = {name: tensors_digest(value) for name, value in state.items()}
+    case.train(TRAINED_STEPS)
+    changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != before[name]]
+    return (
+        failed(f"{', '.join(changed)} changed within {TRAINED_STEPS} steps")
+        if changed
+        else passed(f"unchanged after {TRAINED_STEPS} steps")
+    )
+
+
+def approaches_bp(setting: Setting) -> CheckOutcome:
+    """At init the highest credit that is not exact has a cosine above 0.5 with the gradient, and no credit below points against it.
+
+    Below the highest site the rule's own deviations multiply, so no common limit holds there.
+    """
+    cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
+    figure = f"cosines with the gradient from site 0 up: {', '.join(f'{value:.2f}' for value in cosines)}"
+    return passed(figure) if cosines[-1] > NEAR and min(cosines) > 0 else failed(figure)
+
+
+def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
+    """On a linear network, with every B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}), the credit is exact at every site 0..L."""
+    case, jacobians, _ = linear_case(setting)
+    return _with_feedback(case, jacobians, first_site=0)
+
+
+def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
+    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), the credit is exact at every site that has a matrix.
+
+    A method of this family has B_01, B_02, … either one a site 0..L, or one a block: then the embedding shares that of block 1,
+    and site 0 is left out.
+    """
+    case, jacobians, outputs = linear_case(setting)
+    matrices = [output.T for output in outputs]
+    if len(_drawn_matrices(case)) <= case.blocks:
+        return _with_feedback(case, matrices, first_site=1)
+    return _with_feedback(case, [(outputs[0] @ jacobians[0]).T, *matrices], first_site=0)
+
+
+def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
+    """With every layer's B := W (dx = dy W), credits and one step's gradients are backpropagation's."""
+    case = setting.case()
+    weights = layer_weights(case.network, case.feedback.layers)
+    case.feedback.load_state_dict({key(name): weight for name, weight in weights.items()}, strict=False)
+    return gives_bp(case)
+
+
+def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
+    """The case's credits once its feedback state has B_01, B_02, … = matrices, against the exact gradients."""
+    given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
+    if (drawn := _drawn_matrices(case)) != sorted(given):
+        return failed(
+            f"expected matrices in the feedback state called {', '.join(given)}, as FixedMatrices has them, found "
+            f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
+        )
+    case.feedback.load_state_dict(given, strict=False)  # an option may stand there too
+    inputs = case.inputs()
+    sites = range(first_site, len(inputs.hidden))
+    credits = case.credits(inputs)
+    names = [f"site {site}" for site in sites]
+    return within(
+        names, [credits[site] for site in sites], [inputs.gradients[site] for site in sites], AUTOGRAD_TOLERANCE
+    )
+
+
+def _drawn_matrices(case: NetworkCase) -> list[str]:
+    return sorted(name for name in case.feedback.state_dict() if NUMBERED.fullmatch(name))
+
+
+# Descent on the energy contracts by 1 − η λ_min a step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 is left.
+GENTLE = {"w2_std": 0.05, "num_blocks": 2}
+NOT_GENTLE = "without skips, LayerNorm divides by the spread of a small branch: no weights make these blocks gentle"
+RELAXED: dict[str, Scalar] = {"steps": 500, "step_size": 0.2}
+NUDGES = (1e-3, 1e-5)
+NUDGE_TOLERANCE = 1e-4  # the error is β times a curvature, which is below 10 here
+NUDGED_SAMPLES = 8
+
+
+def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
+    """As β → 0 with the states at rest, −ε_l/β → g_l at every site, ε_l those of the nudged states: the s_l that the method moves
+    to, or h_l − β c_l where it moves none. Where it does, c_l → g_l too.
+
+    Sees a wrong sign, factor or site of a credit that is a displacement, although that is not itself the gradient.
+    """
+    gentle = _gentle(setting)
+    if gentle is None:
+        return inapplicable(NOT_GENTLE)
+    worst = [_prediction_error_gap(gentle, nudge) for nudge in NUDGES]
+    figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
+    if worst[1] > NUDGE_TOLERANCE:
+        return failed(f"{figure}, allowed {NUDGE_TOLERANCE:g} there")
+    return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: it must shrink with β")
+
+
+def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
+    """With fixed predictions, step size 1 and L+1 steps, c_l = g_l at every site."""
+    case = setting.case()
+    case = _with_options(setting, case, {"fixed_prediction": True, "step_size": 1.0, "steps": case.blocks + 1})
+    inputs = case.inputs()
+    credits = case.credits(inputs)
+    return within([f"site {site}" for site in range(len(credits))], credits, inputs.gradients, AUTOGRAD_TOLERANCE)
+
+
+def _prediction_error_gap(setting: Setting, nudge: float) -> float:
+    """Largest relative error of −ε_l/β, and of c_l where states are moved, against g_l over the sites."""
+    case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
+    inputs = case.inputs(count=NUDGED_SAMPLES)
+    with eval_mode(case.network):
+        credits, states = credits_and_states_of(case.method, case.feedback, inputs)
+    moved = states is not inputs.hidden
+    if not moved:
+        states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
+    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if moved else [])
+    exact = inputs.gradients * (1 + moved)
+    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
+
+
+def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
+    """ε_0..ε_L of these states: each against what the state below predicts of it."""
+    network, errors = case.network, [states[0] - inputs.hidden[0]]
+    with torch.no_grad(), eval_mode(network):
+        for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
+            errors.append(above - network.step(below, block(below)))
+    return errors
+
+
+def _gentle(setting: Setting) -> Setting | None:
+    """The same architecture with small second weights and at most two blocks; None where a variant has no skips to leave."""
+    if not setting.options.get("residual", True):
+        return None
+    known = setting.architecture.card.options
+    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in known}
+    return dataclasses.replace(setting, options={**setting.options, **changes})
+
+
+def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
+    """The case with a feedback state drawn at the setting's options but for `changes`."""
+    shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
+    feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
+    return dataclasses.replace(case, feedback=feedback.double())
+
+
+SHAKE = 0.5
+
+
+def drtp_ignores_error(setting: Setting) -> CheckOutcome:
+    """Other logits, the same labels: embedding and blocks get the same update bit for bit, and the head another one."""
+    case = setting.case()
+    before = case.step()
+    shake(case.network.out_head, setting.seed)
+    after = case.step()
+    heads = [name for name in before if name.startswith("out_head.")]
+    if any(torch.equal(before[name], after[name]) for name in heads):
+        return failed("the head's own update stayed the same under other weights: nothing was tested")
+    changed = [name for name in before if not name.startswith("out_") and not torch.equal(before[name], after[name])]
+    if changed:
+        worst = max(relative_error(after[name], before[name]) for name in changed)
+        return failed(f"another output changed the update of {', '.join(changed)}, by up to {worst:.1e}")
+    return passed("embedding and blocks bit-equal under another head")
+
+
+def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
+    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), c_l = ∂(Σ_i z_{i,y_i})/∂h_l at every site 1..L.
+
+    Site 0 is left out, as in output_jacobian_gives_bp. Sees a wrong sign, site or transposition, which training never shows: B and
+    −B are equally likely.
+    """
+    case, _, outputs = linear_case(setting)
+    case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
+    logits, hidden = case.forward(case.images)
+    right = logits.gather(1, case.labels.unsqueeze(1)).sum()
+    slopes = torch.autograd.grad(right, hidden[1:])
+    names = [f"site {site}" for site in range(1, len(hidden))]
+    return within(names, case.credits(case.inputs())[1:], slopes, AUTOGRAD_TOLERANCE)
+
+
+def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
+    """On a linear network with embedding E, F := −E⁺ (∂z/∂h_0)ᵀ makes c_0 = g_0; above, c_l = (∂h_l/∂h_{l−1}) c_{l−1}.
+
+    Sees a wrong sign (F and −F are equally likely, so training does not show it), a wrong site and a wrong pass.
+    """
+    case, jacobians, outputs = linear_case(setting)
+    embedding = case.network.embed[1].weight.detach()  # (hidden, inputs)
+    to_output = outputs[0] @ jacobians[0]  # ∂z/∂h_0 (classes, hidden)
+    case.feedback.load_state_dict({"F": -torch.linalg.pinv(embedding) @ to_output.T})
+    inputs = case.inputs()
+    expected = [inputs.gradients[0]]
+    for jacobian in jacobians:
+        expected.append(expected[-1] @ jacobian.T)
+    credits = case.credits(inputs)
+    return within([f"site {site}" for site in range(len(credits))], credits, expected, AUTOGRAD_TOLERANCE)
+
+
+def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
+    """The error given, c_l depends on nothing above site l: other weights in the head and blocks l+1..L leave it bit-equal."""
+    case = setting.case()
+    inputs = case.inputs()
+    before = case.credits(inputs)
+    above = [*case.network.blocks, case.network.out_head]
+    for site in range(case.blocks, -1, -1):  # from the top down, so that each turn adds the next block below
+        shake(above[site], setting.seed)
+        hidden = [state.detach() for state in case.network.hidden(case.images)]  # unchanged up to this site
+        after = case.credits(dataclasses.replace(inputs, hidden=hidden))
+        if not torch.equal(after[site], before[site]):
+            worst = relative_error(after[site], before[site])
+            return failed(f"site {site}: other weights above it change the credit by {worst:.1e}")
+    return passed(f"{case.blocks + 1} sites bit-equal under other weights above")
+
+
+def shake(module: nn.Module, seed: int) -> None:
+    """Add noise to every weight, drawn from the seed."""
+    stream = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += SHAKE * torch.randn(parameter.shape, generator=stream, dtype=parameter.dtype)
+
+
+STEPS = 60  # at most
+FALL = 0.9  # of the loss before
+
+
+def feedback_learns(setting: Setting) -> CheckOutcome:
+    """On one batch and with the network at rest, the feedback's own loss falls by a tenth and more under the default recipe."""
+    case = setting.case()
+    inputs = case.inputs(measuring=False)
+    learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]
+    if not learning:
+        return failed("declared, but the feedback state holds no parameter that learns")
+    optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
+    first = _feedback_loss(case, inputs, setting)
+    loss, share, taken = first, 1.0, 0
+    while share >= FALL and taken < STEPS:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if isinstance(case.method, HasFeedbackRule):
+            with torch.no_grad():
+                case.method.update_feedback(case.feedback, dataclasses.replace(inputs, progress=1.0))
+        loss, taken = _feedback_loss(case, inputs, setting), taken + 1
+        share = (loss / first).item()
+    figure = f"its loss is {share:.2f} of what it was after {taken} steps, expected below {FALL} after {STEPS} at most"
+    return passed(figure) if share < FALL else failed(figure)
+
+
+def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
+    """The feedback's loss on these inputs, with the same draws every time."""
+    seen = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
+    with frozen_weights(case.network):
+        return case.method.feedback_loss(case.feedback, seen)
+
+
+CHECKS: tuple[Callable[[Setting], CheckOutcome], ...] = (
+    exact,
+    approaches_bp,
+    feedback_fixed,
+    block_jacobian_gives_bp,
+    output_jacobian_gives_bp,
+    transposed_weights_give_bp,
+    feedback_follows_sign,
+    usf_on_sign_weights_gives_bp,
+    kolen_pollack_converges,
+    mirror_converges,
+    feedback_learns,
+    prediction_errors_give_bp,
+    fixed_prediction_gives_bp,
+    drtp_ignores_error,
+    output_jacobian_gives_target_slope,
+    modulation_gives_bp_at_the_input,
+    credit_ignores_blocks_above,
+)
+DECLARED = {check.__name__: check for check in CHECKS}

@@ -1,0 +1,203 @@
+"""Where the files of a store's runs lie: beside its database, wherever that is now; and a database that names another place."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import shlex
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from fa_registry import process_ownership
+from fa_registry.errors import StoreError
+from fa_registry.safe_files import UnreadableFile, join_safely
+from fa_registry.tracking.schema import TAG_ARTIFACTS
+from fa_registry.tracking.store import ARTIFACTS, check_writable, probe_sqlite, sqlite_path
+from fa_registry.tracking.store_errors import refused
+
+BUCKETS = ("s3", "gs", "wasbs", "abfss")
+SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # a file that somebody sent makes this machine ask no host
+RUN_ID = re.compile("[0-9a-f]{32}")
+KERNELS = ("proc", "dev", "sys")  # folders of no files, and of links to other processes' files
+MLFLOWS = "mlruns"  # where MLflow's own client puts an experiment: below the folder that it was called in
+ROOT = re.compile(rf"(?P<folder>.*)/(?P<name>{ARTIFACTS}|{MLFLOWS})/(?P<experiment>.+)")
+ADDRESSES = {
+    "experiments": ("artifact_location",),
+    "runs": ("artifact_uri",),
+    "model_versions": ("source", "storage_location"),
+    "logged_models": ("artifact_location",),
+}  # table → its columns that hold them
+ALLOWED = "FA_REGISTRY_ARTIFACTS"  # environment variable: further folders in which a store's files may be written
+BUSY_SECONDS = 120.0  # for another process to end its write
+
+
+def local_folder(uri: str, store: str, run_id: str) -> Path | None:
+    """The folder of an artifact address of one of the store's runs; None where it is no file's, but of a service that MLflow asks.
+
+    It may be another machine's, or not exist. A database holds the addresses as they were where it was made: what they name is
+    looked for beside it. Raises UnreadableFile for an address that leads out of the run's own folder (docs/decisions/0042):
+    others wrote it.
+    """
+    if not uri.startswith(("file:///", "/")):
+        if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
+            return None
+        raise UnreadableFile(
+            Path(uri), f"is no address of artifacts that is asked; known: a folder, {', '.join(BUCKETS)}"
+        )
+    folder, database = _path(uri), sqlite_path(store)
+    _check_own(folder, run_id)
+    experiment, own, rest = str(folder).partition(f"/{run_id}/artifacts")
+    beside = _beside(experiment, database) if database else None
+    if beside:
+        root, name = beside
+        folder = join_safely(root, f"{name}{own}{rest}")  # the root may itself be a link, to a larger disk
+    _check_own(Path(os.path.realpath(folder)), run_id)
+    return folder
+
+
+class OutsideStore(StoreError):
+    """A folder outside the store's own, in which nothing is written unless the user allows it."""
+
+
+def check_inside_store(folder: Path, store: str) -> None:
+    """Raise OutsideStore where an sqlite store's files would be written outside the folder of its database.
+
+    The maker of a store chooses its addresses and links. The user who audits it allows further folders: see ALLOWED.
+    """
+    database = sqlite_path(store)
+    if database is None:
+        return
+    place = os.path.realpath(folder)
+    allowed = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
+    if not any(Path(place).is_relative_to(os.path.realpath(root)) for root in allowed):
+        raise OutsideStore(
+            f"store {store}: its files are to be written in {place}: expected a folder inside {database.parent}, and nothing was "
+            f"written. The maker of the store chose that folder. If it is yours, set the environment variable "
+            f"{ALLOWED}={shlex.quote(place)} (several folders: separated by {os.pathsep!r}) and repeat the command; "
+            "`fa-registry verify` needs no permission, since it writes nothing"
+        )
+
+
+def check_location(location: str, store: str) -> None:
+    """Raise OutsideStore as `check_inside_store` for the location of an experiment. A bucket and a server are not checked."""
+    database = sqlite_path(store)
+    if database and location.startswith(("file:///", "/")):
+        folder = _path(location)
+        beside = _beside(str(folder), database)
+        check_inside_store(beside[0] / beside[1] if beside else folder, store)
+
+
+def resolve_artifact(folder: Path, recorded: str) -> str:
+    """Where files are looked for that are not there, and what to do: words for a sentence."""
+    return (
+        f"{folder} (recorded: {recorded}): a store is copied with its artifacts. Put the folder there, "
+        f"or a link to it in the place of {ARTIFACTS}"
+    )
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(uri.removeprefix("file://")))
+
+
+def _beside(experiment: str, database: Path) -> tuple[Path, str] | None:
+    """Root beside the database, and name in it, of what it names below any folder's `mlartifacts`; None for a root of one's own.
+
+    What MLflow's client has put below its `mlruns` may lie elsewhere, but not beside another database of the same name: this one
+    would be a copy of that.
+    """
+    match = ROOT.fullmatch(experiment)
+    if not match:
+        return None
+    root = database.parent / match["name"]
+    is_ours = match["name"] == ARTIFACTS or os.path.isdir(root) or os.path.exists(f"{match['folder']}/{database.name}")
+    return (root, match["experiment"]) if is_ours else None
+
+
+def _check_own(folder: Path, run_id: str) -> None:
+    """The id is 122 random bits: no folder of anything else has that name, and no other can be given for it."""
+    own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
+    if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
+        raise UnreadableFile(
+            folder, f"is not the folder of artifacts of run {run_id}, which ends with {run_id}/artifacts"
+        )
+
+
+@dataclass(frozen=True)
+class ArtifactLocations:
+    """Where a database's files are. moved: how addresses begin in it → how they would begin where the files are now.
+
+    lacking: the runs with sealed files whose folder is not there → see `looked_for`. count: how many runs have sealed files.
+    """
+
+    moved: Mapping[str, str]
+    lacking: Mapping[str, str]
+    count: int
+
+
+def placed(database: Path) -> ArtifactLocations:
+    """What a database names, held against what lies on the disk; nothing is written."""
+    with probe_sqlite(database) as connection:
+        locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
+        sealed = connection.execute(
+            "SELECT run_uuid, CAST(artifact_uri AS TEXT) FROM runs JOIN tags USING (run_uuid) "
+            "WHERE key = ? AND lifecycle_stage = 'active'",
+            (TAG_ARTIFACTS,),
+        ).fetchall()
+    lacking = {}
+    for run_id, uri in sealed:
+        with contextlib.suppress(UnreadableFile):  # who reads that run is told
+            folder = local_folder(uri or "", f"sqlite:///{database}", run_id)
+            if folder and not os.path.isdir(folder):
+                lacking[run_id] = resolve_artifact(folder, uri)
+    return ArtifactLocations(
+        dict(filter(None, (_moved(uri or "", database) for (uri,) in locations))), lacking, len(sealed)
+    )
+
+
+def _moved(uri: str, database: Path) -> tuple[str, str] | None:
+    """How an experiment's address begins, up to the root of all artifacts, and how it would where the files lie now."""
+    beside = _beside(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
+    if not beside or not os.path.isdir(beside[0]):
+        return None
+    root, name = beside
+    old = uri.rsplit("/", name.count("/") + 1)[0]
+    if not old.endswith(f"/{root.name}") or (os.path.isdir(_path(old)) and os.path.samefile(_path(old), root)):
+        return None
+    return f"{old}/", f"{root.as_uri() if uri.startswith('file:') else root}/"
+
+
+def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
+    """Let the addresses of a moved store begin where its files are, in one transaction; returns the copy that is kept of before.
+
+    MLflow's client cannot change an address, and its pages read no other. Raises StoreError where the database cannot be written.
+    """
+    check_writable(f"sqlite:///{database}")
+    before = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")
+    temporary = database.with_name(f".{before.name}{process_ownership.owner_suffix()}")
+    try:
+        with refused(f"store {database}"), contextlib.closing(_opened(database)) as connection:
+            connection.execute("BEGIN IMMEDIATE")  # nobody writes between the copy and the change
+            with contextlib.closing(_opened(database)) as source, contextlib.closing(_opened(temporary)) as copy:
+                source.backup(copy)
+            os.replace(temporary, before)
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in ADDRESSES.keys() & tables:
+                for column in ADDRESSES[table]:
+                    for old, new in moved.items():
+                        connection.execute(
+                            f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
+                            (new, len(old) + 1, len(old), old),
+                        )
+            connection.execute("COMMIT")
+    finally:
+        temporary.unlink(missing_ok=True)
+    return before
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)

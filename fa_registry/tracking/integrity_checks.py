@@ -1,0 +1,216 @@
+"""What is sealed with a run, held against itself and against what the store's tables say: they are an index, no evidence.
+
+Anybody who can open the database can edit a tag, a parameter or a metric; the sealed files are spec.json, series.parquet,
+measurements.json and provenance.json, whose digests a run carries (docs/decisions/0031).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fa_registry.errors import PluginError, UnknownName
+from fa_registry.metrics import REFERENCE_CHECK
+from fa_registry.records import Check, Measurements, RunSpec, objection_in
+from fa_registry.records.readings import tells_not_finite
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Point, StoredRun, Tracker
+from fa_registry.tracking.series_parquet import SeriesRow, points
+from fa_registry.training.specs import setting_label
+
+FILES, TABLES = "files", "tables"  # subjects of a Check
+SHOWN = 5  # differences told; the rest is counted
+WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # as training.loop.has_diverged
+OF_TAGS = {  # tag → the field of provenance.json that it repeats
+    schema.TAG_METHOD: "method",
+    schema.TAG_SETTING: "setting",
+    schema.TAG_STUDY: "study",
+    schema.TAG_STOP_ON: "stop_on",
+    schema.TAG_STOPPED_ON: "ended_by",
+    schema.TAG_WEIGHTS: "final_weights",
+}
+
+
+@dataclass(frozen=True)
+class SealedRun:
+    """A finished run's sealed files, read. source: spec.json as it is written; rows: series.parquet."""
+
+    spec: RunSpec
+    source: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    measurements: Measurements
+    rows: Sequence[SeriesRow]
+
+    @property
+    def complete(self) -> bool:
+        """Whether provenance.json says how the run ended; those of releases before 0.3 do not."""
+        return "status" in self.provenance
+
+    @property
+    def charts(self) -> tuple[str, ...]:
+        """The quantities of other packages whose charts the run has: those of a release that wrote none, none."""
+        return tuple(self.provenance.get(schema.CHARTS, ()))
+
+    @cached_property
+    def points(self) -> Sequence[Point]:
+        """What the store's tables have of the series: every epoch of a release that thinned none out."""
+        shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
+        return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
+
+    @cached_property  # asked for of every row
+    def epochs(self) -> int:
+        """The last epoch that was measured; of an adopted run the one its owner stated."""
+        return max((row[0] for row in self.rows), default=-1)
+
+    @cached_property
+    def status(self) -> str:
+        """How the run ended, from what was measured alone: nobody's word is asked."""
+        if self.epochs < 0:
+            return "failed"
+        if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
+            return "diverged"
+        return "complete" if self.epochs == self.spec.epochs else schema.STOPPED_EARLY
+
+    @property
+    def setting(self) -> str:
+        """The setting's readable name as it was when the run ended; of an older run, as it is now."""
+        if "setting" in self.provenance:
+            return self.provenance["setting"]
+        try:
+            return setting_label(self.spec)
+        except (UnknownName, PluginError):  # of a plugin that is not installed here, or broken
+            return f"{self.spec.architecture} · {self.spec.dataset}"
+
+
+def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
+    """The sealed files against each other, and what came with the search (tags, parameters, last values) against them."""
+    tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
+    agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
+    return (
+        check(
+            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance tell of one run: {agrees}"
+        ),
+        check(TABLES, tables, "status, method, study, parameters and last metrics are the sealed ones"),
+    )
+
+
+def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
+    """agrees with these words where nothing differs; else the first SHOWN differences and how many there are."""
+    if not differences:
+        return Check(subject, "agrees", agrees)
+    rest = len(differences) - SHOWN
+    more = [f"and {rest} more ({len(differences)} in all)"] if rest > 0 else []
+    return Check(subject, "differs", "; ".join([*differences[:SHOWN], *more]))
+
+
+def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
+    """Every point of the run's metric tables, by key and step, against the series; costs the store one question a metric."""
+    expected = {(point.key, point.step): point.value for point in sealed.points}
+    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
+    differences, seen = [], set()
+    for point in tracker.history(run.run_id, sorted(keys)):
+        place = point.key, point.step
+        seen.add(place)
+        if not _is_logged(point.value, expected.get(place)):
+            differences.append(_differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(place)))
+    differences += [
+        _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
+        for key, step in sorted(expected.keys() - seen)
+    ]
+    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the sealed series")
+
+
+def _among_files(sealed: SealedRun) -> Iterator[str]:
+    provenance, spec = sealed.provenance, sealed.spec
+    ran = 0 if spec.weights else sealed.epochs  # of an adopted run no epoch was run here
+    if provenance.get("epochs_run", ran) != ran:
+        yield f"{schema.PROVENANCE} says {provenance['epochs_run']} epochs were run, {schema.SERIES} ends at {ran}"
+    if provenance.get("status", sealed.status) != sealed.status:
+        yield f"{schema.PROVENANCE} says {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+    if sealed.epochs > spec.epochs:
+        yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
+    known = {row[0] for row in sealed.rows}
+    missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
+    if missing:
+        yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
+    # The end is checked on more samples than an epoch, so that it may withdraw what the epoch shows.
+    is_withdrawn = bool(objection_in(sealed.measurements))
+    for quantity, site, value in _at_the_end(sealed):
+        final = _final_figure(sealed.measurements, quantity, site)
+        is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
+        if final is not None and final[0] != value and not is_explained:
+            where = f"{quantity}[{site}]" if site >= 0 else quantity
+            yield f"{schema.MEASUREMENTS} says {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+
+
+def _how_it_ended(sealed: SealedRun) -> str:
+    if sealed.status == "diverged":
+        return f"diverges at epoch {sealed.epochs}"
+    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs}, finite"
+
+
+def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
+    return ((row[1], row[2], row[3]) for row in sealed.rows if row[0] == sealed.epochs)
+
+
+def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
+    """A final figure, in a tuple of one; None where measurements.json has none of this name."""
+    if site < 0:
+        reading = measurements.scalars.get(quantity)
+    else:
+        line = measurements.sites.get(quantity, ())
+        reading = line[site] if site < len(line) else None
+    return None if reading is None else (reading.value,)
+
+
+def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
+    expected = {schema.TAG_STATUS: sealed.status}
+    expected |= {tag: sealed.provenance[name] for tag, name in OF_TAGS.items() if name in sealed.provenance}
+    if sealed.complete:
+        expected[schema.TAG_ADOPTED] = "true" if sealed.spec.weights else ""
+    for tag, value in expected.items():
+        if tags.get(tag, "") != value:
+            yield _differs(f"tag {tag}", repr(tags.get(tag, "")), repr(value))
+
+
+def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
+    """One that spec.json does not name came with a later release than the run, and has no parameter in the store."""
+    expected = schema.params(sealed.spec)
+    for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
+        stored = params.get(name)
+        if stored is None and not _names(sealed.source, name.removeprefix(schema.PARAM)):
+            continue
+        if stored != expected.get(name):
+            yield _differs(f"parameter {name}", repr(stored), repr(expected.get(name)))
+
+
+def _names(source: Mapping[str, Any], path: str) -> bool:
+    first, _, rest = path.partition("/")
+    return first in source and (not rest or rest in source[first])
+
+
+def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
+    expected = {point.key: point.value for point in sealed.points}  # by epoch: the last one stays
+    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
+        known = key in metrics and key in expected
+        if not _is_logged(metrics.get(key), expected.get(key)) and (
+            known or sealed.complete
+        ):  # older releases had other metrics
+            yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
+
+
+def _is_logged(stored: float | None, exact: float | None) -> bool:
+    """Whether the store's tables have a sealed number: as it is shown, or in full, as older releases logged it."""
+    return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
+
+
+def _is_ours(key: str, further: Sequence[str]) -> bool:
+    """Whether a metric is one that training writes: people and audits log others beside them."""
+    by_site = (*schema.SITE_METRICS, *further)
+    return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
+
+
+def _differs(what: str, stored: object, sealed: object) -> str:
+    return f"{what} is {stored}, its sealed files say {'nothing' if sealed is None else sealed}"

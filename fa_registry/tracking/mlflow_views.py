@@ -1,0 +1,249 @@
+"""What MLflow's pages show first: shared views of an experiment, its runs grouped by method, with the charts that matter.
+
+MLflow keeps a shared view in a tag of the experiment and opens it by its key in the address; nobody's own columns and charts
+change. Left alone, its pages open on a list without verdicts and on every metric's own chart, alphabetically, on linear axes.
+The form of the tag is that of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py looks whether the pages still read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from fa_registry import jsonio
+from fa_registry.errors import RegistryError
+from fa_registry.metrics import GEOMETRIC, quantity_of
+from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.schema import (
+    MARGIN,
+    PARAM,
+    SCALAR_METRICS,
+    TAG_KIND,
+    TAG_METHOD,
+    TAG_SETTING,
+    TAG_STUDY,
+    TAG_VERDICT,
+    first_fire_tag,
+)
+
+ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # quotes and backslashes are among these
+RELEASE = "3.17."  # of MLflow: other releases may read another form
+TAG = "mlflow.sharedViewState."  # before a view's key in the tag's name
+COMPRESSED = "deflate;"  # how MLflow's own pages begin a long state: zlib, base64
+MADE_BY = "fa_registry"  # a field that MLflow's pages do not read: the digest of the state as it was written here
+NOTE = (
+    "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
+)
+LINK = r"\[[^\]]*\]\([^)\s]*\)"
+HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+BY_SITE = ("h_norm", "g_norm", "gamma")
+COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
+COLUMN_WIDTH = 105
+LOADED = 100  # runs that MLflow's pages load at a time, and draw no others
+RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
+WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; the others have COLUMN_WIDTH
+# Pixels: on 1,280 × 800 two rows of three charts stand under MLflow's own bars.
+HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
+
+
+@dataclass(frozen=True)
+class View:
+    """One shared view. key: its name in the address. state: as MLflow's pages keep it."""
+
+    key: str
+    state: Mapping[str, Any] = field(default_factory=dict)
+    charts: bool = False
+
+    @property
+    def address(self) -> str:
+        """Of the view among the pages of its experiment."""
+        return f"/runs?viewStateShareKey={quote(self.key)}" + ("&compareRunsMode=CHART" if self.charts else "")
+
+    @property
+    def text(self) -> str:
+        """The tag's value: the state with its own digest, compressed."""
+        signed = {**self.state, MADE_BY: jsonio.digest_of(self.state)}
+        return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
+
+
+def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
+    """Of MLflow's own page of these runs, column by column in this order: parameters, metrics, artifacts of the root."""
+    runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
+    return f"#/compare-runs?runs={runs}&experiments={experiments}"
+
+
+def term(field: str, value: str) -> str:
+    """A term of MLflow's query language, true at least where the field has this value.
+
+    The language cannot write a quote or a backslash inside of a text: a pattern then takes any sign in their place.
+    """
+    return f"{field} LIKE '{pattern(value)}'" if ODD.search(value) else f"{field} = '{value}'"
+
+
+def pattern(value: str) -> str:
+    return ODD.sub("_", value)
+
+
+def note_of(links: Mapping[str, str]) -> str:
+    """The experiment's own note, which MLflow's pages show above its runs. links: title → address."""
+    return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
+
+
+def is_our_note(text: str) -> bool:
+    """Whether an experiment's note is as it was written here: with a word of a person's it is that person's."""
+    before, after = map(re.escape, NOTE.split("{links}"))
+    return re.fullmatch(rf"{before}{LINK}( · {LINK})*{after}", text) is not None
+
+
+def is_ours(text: str) -> bool:
+    """Whether a view's tag is as it was written here, and not what a person made of it."""
+    try:
+        plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
+        state = json.loads(plain)
+        return state.pop(MADE_BY, "") == jsonio.digest_of(state)
+    except (ValueError, zlib.error, AttributeError, TypeError, RegistryError):
+        return False
+
+
+def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ()) -> tuple[View, ...]:
+    """The views of a study's runs, or of all runs of an experiment where `study` is empty: charts, then table.
+
+    A study with several settings has two for each before, that of the first run's setting first: a group by setting and method has
+    no room for its name. What is drawn is what these runs have, be it not all of them.
+    about: ids of the runs that somebody just trained or audited, whose settings come before the others.
+    """
+    by_setting: dict[str, _Contents] = {}
+    for run in sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started)):
+        by_setting.setdefault(run.tags.get(TAG_SETTING, ""), _Contents()).add(run)
+    settings = [setting for setting in by_setting if setting]
+    whole, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
+    for setting in settings if study and len(settings) > 1 else ():
+        views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, by_setting[setting])
+    return (*views, *_both(study or "runs", whole, _Contents.all(by_setting.values()), apart=not study or bool(views)))
+
+
+@dataclass
+class _Contents:
+    """What some runs hold, any of them. Taken in one way through them: of many, each is read from a file."""
+
+    count: int = 0
+    metrics: set[str] = field(default_factory=set)
+    groups: set[tuple[str | None, str | None]] = field(default_factory=set)
+    """by setting and method"""
+    first_fires: set[str] = field(default_factory=set)
+
+    def add(self, run: StoredRun) -> None:
+        tags = run.tags
+        self.count += 1
+        self.metrics.update(run.metrics)
+        self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
+        self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
+
+    @classmethod
+    def all(cls, parts: Iterable[_Contents]) -> _Contents:
+        """What they have together."""
+        whole = cls()
+        for part in parts:
+            whole.count += part.count
+            whole.metrics |= part.metrics
+            whole.groups |= part.groups
+            whole.first_fires |= part.first_fires
+        return whole
+
+
+def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
+    """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
+    key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
+    shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
+    return (
+        View(key, shown | _charts(runs, apart), charts=True),
+        View(f"{key}-table", shown | _table(runs)),
+    )
+
+
+def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
+    """Mean and band over the seeds of each group; a quantity that spans decades on a log axis."""
+    logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
+    headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
+    sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
+    by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
+    placed = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
+    groups = {",".join(f"tag.{tag}.{place[tag]}" for tag in grouped_by) for place in placed}
+    return {
+        # As the study lists its methods. Of many, those of the first seeds: groups are made of the runs that are loaded.
+        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
+        "orderByAsc": True,
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "tag", "groupByData": tag} for tag in grouped_by],
+        },
+        "groupsExpanded": dict.fromkeys(sorted(groups), False),
+        "useGroupedValuesInCharts": True,
+        "runsHiddenMode": "SHOW_ALL",  # MLflow draws ten runs otherwise
+        "compareRunCharts": [*headline, *by_site],
+        "compareRunSections": [
+            _section("headline", "Headline", HEADLINE_HEIGHT),
+            _section("sites", "By site", SITE_HEIGHT),
+        ],
+        "isAccordionReordered": True,  # or MLflow sorts its own sections in between
+        "viewMaximized": True,
+        "hideEmptyCharts": True,
+    }
+
+
+def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A line chart of these metric keys; without all of its fields MLflow's pages fail to draw it."""
+    return {
+        "uuid": f"{section}-{quantity}",
+        "type": "LINE",
+        "metricSectionId": section,
+        "metricKey": keys[0],
+        **({"selectedMetricKeys": list(keys)} if len(keys) > 1 else {}),
+        "scaleType": "log" if quantity_of(quantity).mean == GEOMETRIC else "linear",
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "range": {},
+        "lineSmoothness": 0,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+        "ignoreOutliers": False,
+        "runsCountToCompare": 100,
+        "deleted": False,
+        "isGenerated": False,  # MLflow throws its own charts away where it thinks that nobody asked for them
+    }
+
+
+def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
+    shape = {"columns": CHARTS_A_ROW, "cardHeight": height}
+    return {
+        "uuid": uuid,
+        "name": name,
+        "display": True,
+        "isReordered": True,
+        "deleted": False,
+        "isGenerated": False,
+    } | shape
+
+
+def _table(runs: _Contents) -> dict[str, Any]:
+    """Every run a row, verdict first."""
+    wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
+    columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
+    named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
+    return {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": True,
+        "groupBy": None,
+        "selectedColumns": named,
+        "columnOrder": [RUN_NAME, *named],
+        "columnWidths": dict.fromkeys(named, COLUMN_WIDTH) | WIDTHS,
+    }

@@ -1,0 +1,105 @@
+"""The state that a run goes on from, with the run itself in the store: where its machine is gone, another goes on from there.
+
+An sqlite store needs none: whoever may write to it finds the resume file beside it. Two places are used in turns and the tag names
+the one that was written last: who is killed while it writes leaves the state before whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from fa_registry import process_ownership
+from fa_registry.errors import RegistryError
+from fa_registry.safe_files import TENSORS, UnreadableFile, check_file
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
+
+LOG = logging.getLogger(__name__)
+SECONDS_BETWEEN = 60.0  # what the loss of a machine costs at most, beside the epoch that it was in
+SHARE = 100  # ... and so many times what the last one took: no more than a hundredth of the training
+PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # as the tag has it: epoch, which of the two places, name
+
+
+class KeptState:
+    """The state of one run in its store. attempts: earlier runs of its specification, one of which may have left one."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        run_id: str,
+        attempts: Iterable[StoredRun] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._tracker, self._run_id, self._clock = tracker, run_id, clock
+        self._left = [run for run in attempts if schema.TAG_STATE in run.tags and run.run_id != run_id]
+        self._needed = not sqlite_path(tracker.uri)
+        self._next, self._count = clock() + SECONDS_BETWEEN, 0
+
+    def fetch(self, path: Path, beyond: int) -> None:
+        """Put the furthest state that was left by the name of `path` there, if it is beyond this epoch."""
+        places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
+        known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
+        if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
+            return
+        epoch, run, place = max(further, key=lambda entry: entry[0])
+        try:
+            held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
+            held = check_file(held, TENSORS) if held else None
+        except UnreadableFile as error:
+            LOG.warning("the state that run %s left is not gone on from: %s", run.run_id, error)
+            return
+        if held is None:
+            LOG.warning(
+                "the state of epoch %d that run %s left in %s is not there", epoch, run.run_id, self._tracker.uri
+            )
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(held, path)
+        LOG.info("going on from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
+
+    def offer(self, path: Path, epoch: int, now: bool = False) -> None:
+        """Keep the resume file `path`, which is of this epoch, if it is time. Training does not depend on it."""
+        began = self._clock()
+        if not self._needed or (began < self._next and not now):
+            return
+        try:
+            self._upload(path, epoch)
+        except (RegistryError, OSError) as error:
+            if (
+                not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
+            ):  # that a server is away was said; it gets a later one
+                LOG.warning("the state to go on from stays on this machine alone: %s", error)
+        self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))
+
+    def _upload(self, path: Path, epoch: int) -> None:
+        place, tracker = str(self._count % 2), self._tracker.without_retry()
+        with process_ownership.temp_dir("fa_registry-state-") as folder:
+            copy = folder / _artifact(place, path.stem)
+            copy.parent.mkdir(parents=True)
+            shutil.copyfile(path, copy)
+            tracker.upload(self._run_id, folder)
+        tracker.log(self._run_id, tags={schema.TAG_STATE: f"{epoch} {place} {path.stem}"})
+        self._count += 1
+
+    def remove(self) -> None:
+        """Take it out of the store, where the run that needed it has ended, and what earlier attempts left."""
+        for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
+            with suppress(RegistryError):  # who may not, leaves some megabytes behind
+                self._tracker.remove(run_id, schema.STATE)
+                self._tracker.remove_tags(run_id, [schema.TAG_STATE])
+
+
+def _artifact(place: str, name: str) -> str:
+    return f"{schema.STATE}/{place}/{name}.resume"
+
+
+def _host(run: StoredRun) -> str:
+    return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0] or "another machine"

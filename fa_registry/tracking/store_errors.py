@@ -1,0 +1,163 @@
+"""What it means when a store refuses, and what to do: MLflow, SQLAlchemy, sqlite and the system say one thing in many ways."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import socket
+import sqlite3
+from collections.abc import Iterator
+
+import requests
+from mlflow.exceptions import MlflowException, RestException
+from mlflow.utils.credentials import read_mlflow_creds
+
+from fa_registry.errors import StoreError
+
+HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
+AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # of servers
+OF_SYSTEM = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
+    errno.EIO: FAILING,
+}
+OF_SQLITE = {
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), HELD),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM), BARRED),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), DAMAGED),
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_IOERR: FAILING,
+}
+OF_HTTP = {401: UNKNOWN, 403: FORBIDDEN, **dict.fromkeys((502, 503, 504), AWAY)}
+OF_MLFLOW = {"UNAUTHENTICATED": UNKNOWN, "PERMISSION_DENIED": FORBIDDEN, "TEMPORARILY_UNAVAILABLE": AWAY}
+NOT_THERE = (
+    ConnectionError,
+    TimeoutError,
+    socket.gaierror,
+    requests.exceptions.ConnectionError,
+    requests.exceptions.Timeout,
+    requests.exceptions.RetryError,
+)
+# Seconds that a server which may come back is waited for. One that answers with errors mostly goes on so until somebody mends it.
+WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}
+BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, none of which is needed before one is asked
+KEYS = re.compile("credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I)  # as they say it
+# Of PostgreSQL's driver, which has no code where there is no connection: the first is an answer, and no absence.
+ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|administrator command))", re.S)
+CUT = re.compile(
+    "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
+)
+BROKEN = "500 error responses"  # of a server itself, as urllib3 says it; 502 to 504 are said for one that is away
+OF_FILES = re.compile(r"list artifacts in \w+://")  # a server tells its bucket's refusal with the code of its own
+ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
+KEPT = "what was written before is kept"
+TO_DO = {
+    HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
+    FULL: f"{KEPT}. Make room there, or raise the limit on the size of files, then repeat the command",
+    BARRED: f"{KEPT}. See that its folder and its files can be read and written, then repeat the command",
+    FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
+    LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
+    DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
+    AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
+    FAULTY: f"{KEPT}. Its own log says why: its bucket wants other keys, its disk or its database has no room. Mend that, then "
+    "repeat the command",
+    UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
+    FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; where a server keeps the files "
+    "(--artifacts-destination, docs/team-server.md), for that server: its clients need none",
+}
+SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all others refuse
+ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
+LONGEST = 400  # characters of what others say
+
+
+class StoreRefusal(StoreError):
+    """A store does not do what it was asked. kind: of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
+
+    def __init__(self, subject: str, error: BaseException):
+        root, self.kind = _root(error)
+        self.code = str(getattr(error, "error_code", ""))
+        told = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_said(root, self.kind)}"
+        super().__init__("; ".join([told, *([TO_DO[self.kind]] if self.kind else [])]))
+
+
+@contextlib.contextmanager
+def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Inside, what the system refuses, and errors of these kinds, are a Refusal. subject: what refuses, as `store sqlite:///…`."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader of a standard stream has left: neither a disk nor a store refuses anything
+        raise
+    except Exception as error:
+        if isinstance(error, (OSError, sqlite3.Error, ImportError, *kinds)) or _library(error) in BUCKETS:
+            raise StoreRefusal(subject, error) from error
+        raise
+
+
+def _root(error: BaseException) -> tuple[BaseException, str]:
+    """The first of an error's causes whose kind is known, and that kind; where there is none, the error itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        kind = _of_server(told) or _of_bucket(told) or _of_database(told)
+        code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
+        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
+        kind = (
+            LACKING if isinstance(told, ImportError) else kind
+        )  # MLflow imports a bucket's library when it is asked for
+        if kind:
+            return told, kind
+        cause = cause.__cause__ or cause.__context__
+    return error, ""
+
+
+def _of_server(error: BaseException) -> str:
+    """The kind of what a server answers, or of there being none."""
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    answers = isinstance(error, MlflowException) and str(error).startswith("API request")
+    if isinstance(error, RestException) or answers:  # of a database MLflow uses these codes too
+        kind = OF_MLFLOW.get(error.error_code, "")
+        return KEYLESS if kind in (UNKNOWN, FORBIDDEN) and OF_FILES.search(str(error)) else kind
+    if status in OF_HTTP:
+        return OF_HTTP[status]
+    if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
+        return FAULTY
+    untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
+    printing = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
+    return AWAY if isinstance(error, NOT_THERE) and not (untrusted or printing) else ""
+
+
+def _of_bucket(error: BaseException) -> str:
+    """The kind of what the library of a bucket says, which is told by its words."""
+    if _library(error) not in BUCKETS:
+        return ""
+    is_away = re.search("Connect|Timeout", type(error).__name__)
+    return AWAY if is_away else KEYLESS if KEYS.search(f"{type(error).__name__} {error}") else ""
+
+
+def _of_database(error: BaseException) -> str:
+    """AWAY where a database of the network is; what it refuses itself has no kind."""
+    words = str(error)
+    is_gone = _library(error) == "psycopg2" and CUT.search(words) and not ANSWERED.search(words)
+    return AWAY if is_gone else ""
+
+
+def _library(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]
+
+
+def _said(error: BaseException, kind: str = "") -> str:
+    """On one line, without what SQLAlchemy adds: the statement with its parameters, and where one can read on."""
+    if kind in (UNKNOWN, FORBIDDEN):
+        user = read_mlflow_creds().username
+        asked = ASKED.search(str(error))
+        unknown = f"it knows no user {user!r} with this password" if user else "it wants a user and a password"
+        return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
+    if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
+        reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with what failed of which object
+        return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    text = " ".join(ADDED.split(str(error))[0].split()) or type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

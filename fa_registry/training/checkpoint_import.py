@@ -1,0 +1,281 @@
+"""Tensors from files that somebody else wrote: safetensors, or .pt/.pth read as plain tensors. No pickle is ever run.
+
+They are put into a task where every tensor fits, or everything that does not fit is said at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fa_registry import process_ownership
+from fa_registry.errors import InvalidFields, join_names, shortened
+from fa_registry.safe_files import UnreadableFile, check_file, open_zip, resolve_user_path
+from fa_registry.training.checkpoint import READING_FAILS, check_header
+from fa_registry.training.measuring import NOT_GIVEN
+from fa_registry.training.task import Task
+
+SAFETENSORS = ".safetensors"
+SUFFIXES = (SAFETENSORS, ".pt", ".pth")
+NESTS = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights inside a checkpoint
+WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+MOST_BYTES = 2**30  # of one file, packed and unpacked
+CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and again with the next
+MOST_ENTRIES = 200_000  # of the zip archive that a .pt is: one for each tensor
+# Names in a pickle that torch accepts although each can make a file of a few kB take gigabytes of memory.
+# No file of dense tensors, numbers and texts has them.
+ENLARGING = re.compile(
+    rb"(?:_codecs\n(encode)|\n(bytearray)|torch\._utils\n(_rebuild_(?:device|sparse|nested|qtensor)\w{,40}))"
+)
+ZIP = b"PK\x03\x04"  # the first bytes of the archives that torch.save has written since 2020
+
+
+def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
+    """Read tensors from a third-party file onto the CPU.
+
+    Args:
+        path: of a .safetensors, .pt or .pth file.
+        limit: the most bytes that the file may have, packed and unpacked.
+
+    Returns:
+        A mapping of names to tensors, or whatever plain values a .pt contains.
+
+    Raises:
+        ValueError: the file cannot be read as such, or is larger than `limit`.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
+    if not os.path.exists(path):
+        raise ValueError(f"{path}: no such file")
+    try:
+        check_file(resolve_user_path(path), limit)
+    except UnreadableFile as error:
+        raise ValueError(f"{path.name}: {error.reason}") from error
+    if path.suffix != SAFETENSORS:
+        return _read_torch(path, limit)
+    try:
+        with path.open("rb") as stream:
+            check_header(stream.read(8))
+        return load_file(path)
+    except READING_FAILS as error:
+        raise ValueError(f"{path.name}: not a readable safetensors file: {shortened(error)}") from error
+
+
+def _read_torch(path: Path, limit: int) -> Any:
+    """weights_only: torch then refuses every file that would have to run code of its own choosing to be read."""
+    try:
+        # torch and zipfile warn of files that they then refuse
+        with (
+            warnings.catch_warnings(action="ignore", category=UserWarning),
+            process_ownership.temp_dir("fa_registry-pt-") as place,
+        ):
+            checked = _checked(resolve_user_path(path), place / "checked.pt", limit)
+            return torch.load(checked, map_location="cpu", weights_only=True)
+    except _Refused as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{path.name}: cannot be read: {error}") from error
+    except Exception as error:  # torch raises whatever a broken byte leads to: KeyError, EOFError, RuntimeError, …
+        if "weights" not in str(error).lower():
+            raise ValueError(f"{path.name}: not a file that torch.save wrote ({type(error).__name__})") from error
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        raise ValueError(f"{path.name}: {_more_than_tensors(found[1] if found else '')}") from error
+
+
+class _Refused(Exception):
+    """A .pt file that is not given to torch; the text says why."""
+
+
+def _more_than_tensors(name: str) -> str:
+    return (
+        "needs more than plain tensors to be read"
+        + (f" (it names {shortened(name)})" if name else "")
+        + "; a pickle may run any program while it is read, so it is not: save the tensors alone, "
+        "torch.save(model.state_dict(), …) or safetensors"
+    )
+
+
+def _checked(path: Path, copy: Path, limit: int) -> Path:
+    """Return a file that torch reads without taking more memory than the file or `limit` has bytes.
+
+    A zip archive is written again to `copy` once its entries are known to fit: torch has a reader of its own, which may
+    find other entries in the same bytes. The legacy format knows no compression and is read as it is.
+    """
+    with path.open("rb") as stream:
+        if stream.read(len(ZIP)) != ZIP:
+            stream.seek(0)
+            _check_names(stream)
+            return path
+    with open_zip(path, limit) as archive, zipfile.ZipFile(copy, "w") as written:
+        entries = archive.infolist()
+        total = sum(entry.file_size for entry in entries)
+        if total > limit or len(entries) > MOST_ENTRIES:
+            raise _Refused(
+                f"expected at most {limit:,} bytes in {MOST_ENTRIES:,} tensors, found a file of "
+                f"{path.stat().st_size:,} bytes that unpacks to {total:,} in {len(entries):,} entries"
+            )
+        for entry in entries:
+            if entry.filename.endswith(".pkl"):
+                with archive.open(entry) as read:
+                    _check_names(read)
+            with archive.open(entry) as read, written.open(entry.filename, "w", force_zip64=True) as out:
+                shutil.copyfileobj(read, out)
+    return copy
+
+
+def _check_names(stream: IO[bytes]) -> None:
+    """Raise _Refused if a pickle names a function that makes large values of small ones."""
+    last = b""
+    while chunk := stream.read(CHUNK):
+        if found := ENLARGING.search(last + chunk):
+            raise _Refused(_more_than_tensors(next(filter(None, found.groups())).decode()))
+        last = chunk[-OVERLAP:]
+
+
+def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
+    """The mapping of names to tensors that `held` is or holds under one of `nests`, without wrappers' prefixes."""
+    inside = unwrap(held, nests)
+    if not isinstance(inside, Mapping):
+        raise ValueError(f"expected tensors by name, found a {type(inside).__name__}")
+    named = {str(name): value for name, value in inside.items()}
+    for wrapper in WRAPPERS:
+        if named and all(name.startswith(wrapper) for name in named):
+            named = {name.removeprefix(wrapper): value for name, value in named.items()}
+    return named
+
+
+def unwrap(held: Any, nests: Sequence[str]) -> Any:
+    """What stands under the one name of `nests` that `held` has, or `held` itself. ValueError when it has two."""
+    if not isinstance(held, Mapping):
+        return held
+    inner = [name for name in nests if isinstance(held.get(name), (Mapping, list, tuple))]
+    if len(inner) > 1:
+        raise ValueError(f"holds several sets of tensors ({', '.join(inner)}): save the one that is meant alone")
+    return held[inner[0]] if inner else held
+
+
+def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
+    """`given` in the types of `expected`, and every misfit: tensors missing, unexpected, of another shape or type."""
+    missing = [name for name in expected if name not in given]
+    unexpected = [name for name in given if name not in expected]
+    problems = [
+        f"{word}: {join_names(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
+    ]
+    tensors = {}
+    for name in expected:
+        if name in given:
+            try:
+                tensors[name] = _fitting(expected[name], given[name])
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+    return tensors, problems
+
+
+def _fitting(expected: Tensor, given: Any) -> Tensor:
+    if not isinstance(given, Tensor):
+        raise ValueError(f"expected a tensor, found a {type(given).__name__}")
+    if given.layout != torch.strided or given.is_quantized or given.is_meta:
+        raise ValueError("expected a dense tensor with its numbers, found a sparse, quantised or empty one")
+    if given.shape != expected.shape:
+        turned = given.dim() == 2 and given.T.shape == expected.shape
+        hint = "; its transpose would fit" if turned else ""
+        raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(given.shape)}{hint}")
+    if given.is_floating_point() != expected.is_floating_point() or given.is_complex():
+        raise ValueError(f"expected {expected.dtype}, found {given.dtype}")
+    converted = given.detach().to(expected.dtype)
+    if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
+        # rounded, they would be other weights than those that were trained
+        raise ValueError(
+            f"cannot be held as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
+        )
+    return converted
+
+
+FEEDBACK_NESTS = (*NESTS, "feedback", "feedback_state", "B")
+OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix a block, so that an order is enough to name them
+NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
+
+
+def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
+    """Load what foreign files hold into the task's network and feedback state; all misfits of both are named together.
+
+    weights, feedback: as `read_foreign` returns them; feedback None where none was given. Returns why the credits cannot be
+    computed, empty where they can: for `measure`.
+    """
+    network = task.network.state_dict()
+    state = task.feedback.state_dict()
+    loaded, problems = _taken("weights", network, lambda: named_tensors(weights))
+    given: dict[str, Tensor] = {}
+    if feedback is not None and not state:
+        problems.append(f"feedback: expected none, the method {task.spec.method!r} has no feedback state")
+    elif feedback is not None:
+        given, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
+        problems += misfits
+        problems += [
+            f"feedback: {name}: expected finite numbers, found inf or nan"
+            for name, tensor in given.items()
+            if not tensor.isfinite().all()
+        ]
+    if problems:
+        raise InvalidFields("adopt", problems)
+    task.network.load_state_dict(loaded)
+    if given:
+        task.feedback.load_state_dict(given)
+    return NOT_GIVEN if state and feedback is None else ""
+
+
+def _taken(
+    field: str, expected: Mapping[str, Tensor], read: Callable[[], Mapping[str, Any]]
+) -> tuple[dict[str, Tensor], list[str]]:
+    try:
+        tensors, problems = match_tensors(expected, read())
+    except ValueError as error:
+        tensors, problems = {}, [str(error)]
+    return tensors, [f"{field}: {problem}" for problem in problems]
+
+
+def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
+    """The feedback tensors of a file by our `names`.
+
+    held: tensors by our names; or, where ours are B_01, B_02, …, a list B_1..B_L or any other names with one running number
+    (`B.0`, `feedback.1`), which are taken in the order of their numbers.
+    """
+    inside = unwrap(held, FEEDBACK_NESTS)
+    numbered = all(OURS.fullmatch(name) for name in names)
+    if isinstance(inside, (list, tuple)):
+        if not numbered:
+            raise ValueError(f"expected tensors by name ({join_names(names)}), found a list")
+        return _in_order(list(inside), names)
+    tensors = named_tensors(inside, ())
+    if not numbered or set(tensors) & set(names):
+        return tensors
+    ordered = _by_number(tensors)
+    return tensors if ordered is None else _in_order(ordered, names)
+
+
+def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
+    if len(matrices) != len(names):
+        raise ValueError(f"expected {len(names)} matrices, {names[0]} to {names[-1]}, found {len(matrices)}")
+    return dict(zip(names, matrices, strict=True))
+
+
+def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
+    """The values in the order of the one number in their names; None where the names are not of that kind."""
+    parts = {name: NUMBERED.fullmatch(name) for name in tensors}
+    if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
+        return None
+    order = sorted(tensors, key=lambda name: int(parts[name][2]))
+    numbers = [int(parts[name][2]) for name in order]
+    if numbers[0] not in (0, 1) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        raise ValueError(f"expected names numbered from 0 or 1 without a gap, found {join_names(order)}")
+    return [tensors[name] for name in order]

@@ -1,0 +1,200 @@
+"""What FAProtocol and diagnose are given, checked before anything is measured: every problem of a call is named at once.
+
+What can be measured, but tells less than a reader would take it to tell, is no problem but a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
+from fa_registry.architectures.base import Network
+from fa_registry.diagnostics import eval_mode
+from fa_registry.errors import EvidenceWarning, InvalidFields
+
+Batch = tuple[Tensor, Tensor]
+KEYWORDS = '; one that takes keywords is adapted by fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
+LOGITS = "; fa_registry.adapt(model, …, output=lambda out: out.logits) reads them"
+
+
+class Checks:
+    """Collects the problems of one call, raised together by `finish`, and its doubts. subject: whom the error speaks for."""
+
+    def __init__(self, subject: str):
+        self.subject = subject
+        self.problems: list[str] = []
+        self.doubts: list[str] = []
+        self.cause: Exception | None = None
+
+    def finish(self) -> None:
+        """Raise InvalidFields if anything was wrong, from the exception behind one of the problems if there is one.
+
+        Else warn of the doubts, in the name of the line that called the public function which calls this.
+        """
+        if self.problems:
+            raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
+        for doubt in self.doubts:
+            warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=3)
+
+    def network(self, model: Any) -> nn.Module | None:
+        """`model` as something whose sites can be observed; None where it is not."""
+        if not isinstance(model, nn.Module):
+            self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
+            return None
+        model, _ = unwrapped(model)
+        blocks = getattr(model, "blocks", None)
+        if isinstance(blocks, nn.ModuleList) and not len(blocks):
+            self.problems.append(
+                "model: expected at least one block, found none: without depth there is nothing to judge"
+            )
+            return None
+        try:
+            return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
+        except InvalidFields as error:
+            self.problems += [f"model: {problem}" for problem in error.problems]
+            self.cause = error
+            return None
+
+    def fractions(self, **accuracies: Any) -> None:
+        """Accuracies, where they are given, are fractions of the test set."""
+        for name, value in accuracies.items():
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value <= 1):  # nan is not in 0..1 either
+                shown = f"{value:g}" if number else repr(value)
+                self.problems.append(f"{name}: expected a fraction of the test set in 0..1, found {shown}")
+
+    def limits(self, **limits: Any) -> None:
+        """Thresholds are finite numbers."""
+        for name, value in limits.items():
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not math.isfinite(value):
+                self.problems.append(f"{name}: expected a finite number, found {value!r}")
+
+    def switches(self, **switches: Any) -> None:
+        """Require that switches are True or False: a text such as "no" would count as True."""
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                self.problems.append(f"{name}: expected True or False, found {value!r}")
+
+    def batch(self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str]) -> None:
+        """One eval batch: x (N, …), y (N,) of int64 labels that the network has outputs for."""
+        before = len(self.problems)
+        for name, value in zip(names, (x, y), strict=True):
+            if not isinstance(value, Tensor) or not value.dim():
+                self.problems.append(f"{name}: expected a tensor with one row a sample, found {_kind(value)}")
+        if len(self.problems) > before:
+            return
+        labelled = _are_labels(y)
+        if not labelled:
+            self.problems.append(
+                f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}"
+            )
+        if len(x) != len(y) or not len(y):
+            self.problems.append(f"{names[0]}: expected one row a label, found {len(x)} rows for {len(y)} labels")
+        if x.device != y.device:
+            self.problems.append(f"{names[1]}: expected it where the input is ({x.device}), found {y.device}")
+        self._input(network, x, names[0])
+        readable = (
+            len(x)
+            and network is not None
+            and not any(problem.startswith(names[0]) for problem in self.problems[before:])
+        )
+        classes = self._classes(network, x, names[0]) if readable else None
+        if labelled and len(y):
+            self._range(y, classes, names[1])
+
+    def classes(self, labels: Iterable[Tensor], name: str) -> None:
+        """Doubts about the labels of all batches together; what is no label was named already."""
+        given = [batch for batch in labels if _are_labels(batch)]
+        kinds = {kind for batch in given for kind in batch.unique().tolist()}
+        if sum(map(len, given)) == 1:
+            self.doubts.append(f"{name}: one sample alone: every median is that sample's own figure")
+        elif len(kinds) == 1:
+            self.doubts.append(
+                f"{name}: labels of one class alone, {next(iter(kinds))}: the gradient of one class is a poor reference"
+            )
+
+    def batches(self, eval_batches: Any) -> dict[int, Batch]:
+        """The pairs (x, y) of an iterable by their place in it; what is none is named."""
+        if isinstance(eval_batches, Tensor) or not isinstance(eval_batches, Iterable):
+            self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")
+            return {}
+        pairs: dict[int, Batch] = {}
+        given = list(eval_batches)
+        for index, pair in enumerate(given):
+            if isinstance(pair, (tuple, list)) and len(pair) == 2:
+                pairs[index] = (pair[0], pair[1])
+            else:
+                self.problems.append(f"eval_batches[{index}]: expected a pair (x, y), found {_kind(pair)}")
+        if not given:
+            self.problems.append("eval_batches: expected at least one batch (x, y), found none")
+        self._repeated(pairs)
+        return pairs
+
+    def _repeated(self, pairs: Mapping[int, Batch]) -> None:
+        """The same batch twice agrees with itself: its stability would be made up."""
+        seen: dict[tuple[torch.Size, str], int] = {}
+        for index, (x, _) in pairs.items():
+            if isinstance(x, Tensor) and x.dim():
+                values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
+                earlier = seen.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
+                if earlier != index:
+                    self.problems.append(f"eval_batches: expected disjoint batches, found {earlier} and {index} equal")
+
+    def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
+        if x.is_floating_point() and not x.isfinite().all():
+            self.problems.append(f"{name}: expected finite numbers, found inf or nan")
+        weights = [] if network is None else [weight for weight in network.parameters() if weight.is_floating_point()]
+        kinds, devices = {weight.dtype for weight in weights}, {weight.device for weight in weights}
+        if x.is_floating_point() and kinds - {x.dtype}:
+            expected = ", ".join(sorted(str(dtype) for dtype in kinds))
+            self.problems.append(f"{name}: expected the dtype of the model's parameters ({expected}), found {x.dtype}")
+        if devices - {x.device}:
+            expected = ", ".join(sorted(str(device) for device in devices))
+            self.problems.append(f"{name}: expected it where the model is ({expected}), found {x.device}")
+
+    def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
+        """How many outputs the network has, by running it: a head may be called anything."""
+        try:
+            with torch.no_grad(), eval_mode(network):
+                logits = torch.func.functional_call(network, _copies(network), x.clone())
+        except Exception as error:
+            hint = KEYWORDS if isinstance(error, TypeError) else ""  # as Python says of arguments that do not fit
+            self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
+            self.cause = error
+            return None
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
+            given = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
+            hint = LOGITS if hasattr(logits, "logits") else ""
+            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {given}{hint}")
+            return None
+        return logits.shape[1]
+
+    def _range(self, y: Tensor, classes: int | None, name: str) -> None:
+        least, most = y.min().item(), y.max().item()
+        if least < 0 or (classes is not None and most >= classes):
+            allowed = "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one an output of the model"
+            self.problems.append(f"{name}: expected {allowed}, found {least} to {most}")
+
+
+def _copies(network: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the buffers: a forward pass may write into them, as into its input."""
+    return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+
+
+def _are_labels(y: Any) -> bool:
+    return isinstance(y, Tensor) and y.dim() == 1 and y.dtype == torch.int64
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")

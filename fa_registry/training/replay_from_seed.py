@@ -1,0 +1,498 @@
+"""What follows from a specification alone is drawn again and held against what is sealed; then the first steps are taken again.
+
+Initial weights and drawn feedback come from the seed, so nobody has to be believed about them: a matrix that was fitted to the
+gradients afterwards is not the one that the seed gives. Where the first steps lead follows from them and the training data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fa_registry.errors import join_names
+from fa_registry.jsonio import describe_value
+from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
+from fa_registry.records import Check
+from fa_registry.records.configurations import cannot_tell
+from fa_registry.seeding import generator
+from fa_registry.training.checkpoint import content_digest, load_tensors
+from fa_registry.training.credit_check import (
+    Trial,
+    changed_weights,
+    copied,
+    gradients,
+    objection,
+    trained_gradients,
+)
+from fa_registry.training.replay import (
+    KEPT,
+    OTHER_BITS,
+    WHOLE,
+    WHOLE_WORK,
+    EpochComparison,
+    RecordedEpochs,
+    continues,
+    epochs_text,
+    work_of,
+)
+from fa_registry.training.task import Task
+from fa_registry.training.trainer import FIRST_STEPS, Trainer
+from fa_registry.training.trainer_state import check_fits, restore
+
+AUTO, ALL, OFF = "auto", "all", "off"
+# Samples × weights of first steps that nobody has to ask for: some seconds of one core where a weight is used once a sample, as
+# in resmlp, and as many times more as a state has positions. Counted beforehand and no time, so that it never depends on the day.
+AUTO_WORK = 2e10
+# On another configuration, by docs/measured/configurations.json: what a draw may be off, relative to the tensor's largest entry,
+# and from where on no configuration explains it.
+DRAWN, OTHER_DRAWN = 5e-6, 1e-2
+# Of the way that the first steps go, where not every bit can be the same. AdamW's first steps go by the sign of a gradient, and
+# where a gradient is all but zero rounding decides it: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
+# vit_mini, whose attention hardly learns at first) ends 0.024 of the way apart; another method ends 1 apart.
+SAME_WAY, OTHER_WAY = 0.1, 0.5
+STAYS = 1e-4  # of the way of the first steps: a final state this near to where they led was not trained further
+ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
+OTHER_DRAW = (
+    "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
+    "from the weights that the seed gives here, so nothing shows that the run started from them"
+)
+NOT_SEALED = "no state after the first steps is sealed with this run"
+
+
+@dataclass(frozen=True)
+class SealedTraining:
+    """What is sealed of a run's training. digests: artifact's role → SHA-256: "initial", "feedback", "early", "final".
+
+    initial: file of the initial weights, where they were kept; initial_content: the digest of what they are. early: file with
+    network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
+    digest. epochs: those that it ran. exact: this is the kind of machine it ran on, every bit has to come again.
+    elsewhere: the settings that differ between its configuration and this one; empty where none does.
+    recorded: what the run recorded of its epochs.
+    """
+
+    initial: Path | None = None
+    initial_content: str = ""
+    feedback: Path | None = None
+    early: Path | None = None
+    early_step: int | None = None
+    digests: Mapping[str, str | None] = field(default_factory=dict)
+    later: Mapping[int, tuple[Path, str]] = field(default_factory=dict)
+    epochs: int = 0
+    exact: bool = True
+    elsewhere: str = ""
+    recorded: RecordedEpochs = RecordedEpochs()
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """checks: what came of it; steps: training steps taken again, `of` so many; seconds: what they cost by the clock."""
+
+    checks: tuple[Check, ...]
+    steps: int = 0
+    of: int = 0
+    seconds: float = 0.0
+
+
+def asked_steps(value: str | int) -> str | int:
+    """`auto`, `all`, `off`, or at most how many steps of a run are taken again; ValueError for anything else."""
+    if value in (AUTO, ALL, OFF):
+        return value
+    try:
+        steps = int(value)
+    except ValueError:
+        steps = 0
+    if steps < 1:
+        raise ValueError(f"expected auto, all, off or a number of steps from 1, found {describe_value(value)}")
+    return steps
+
+
+def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False) -> ReplayResult:
+    """Hold the sealed files against `task`, which is as `prepare` draws it and stays so.
+
+    whole: whether the run was chosen to be trained again to its end; `all` chooses every run.
+    Raises IntegrityError where a file is not the recorded one.
+    """
+    if task.spec.weights:
+        return ReplayResult(
+            tuple(Check(subject, "not possible", ADOPTED) for subject in ("initial weights", "first steps"))
+        )
+    checks = [_initial(task, sealed), *_feedback(task, sealed)]
+    if replay == OFF:
+        return ReplayResult((*checks, Check("first steps", "not possible", "not asked for (--replay off)")))
+    began = time.monotonic()
+    steps, hindrance = _planned(task, sealed, replay)
+    further, refusal = _planned_whole(task, sealed, replay) if whole or replay == ALL else (0, "")
+    if refusal:
+        checks.append(Check(WHOLE, "not possible", refusal))
+    checks += _kept_states(task, sealed, replay)
+    if hindrance and not further:
+        return ReplayResult((*checks, Check("first steps", "not possible", hindrance)))
+    taken = _Replay(task, sealed, max(steps, further))
+    taken.run()
+    total = taken.per_epoch * task.spec.epochs
+    replayed = list(taken.checks(total))
+    if sealed.initial is None:
+        checks[0] = _with_replay(checks[0], replayed)
+    checks += replayed
+    return ReplayResult(tuple(checks), taken.taken, total, time.monotonic() - began)
+
+
+def is_fixed(task: Task) -> bool:
+    """Whether the feedback state ends as it was drawn: its card says so, or nothing in the method could change it."""
+    learns = isinstance(task.method, (LearnsFeedbackByLoss, HasFeedbackRule))
+    return "feedback_fixed" in task.method.card.properties or not learns
+
+
+def credit_in_training(task: Task) -> Check:
+    """The method asked on the eval batch as training asks, in the middle of a run, and as measuring does, weights and feedback
+    as they are in `task`. What a method told only the first steps, or tells only of training images, shows here.
+    """
+    if task.method.end_to_end:
+        return Check("training credit", "agrees", "trained end to end")
+    trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
+    images, labels = task.eval_batch
+    draw = generator(task.spec.seed, "method", task.device)
+    trained = trained_gradients(trial, images, labels, draw, progress=0.5)
+    complaint = changed_weights(task.network, trial.network)
+    complaint = complaint or objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
+    if complaint:
+        return Check("training credit", "differs", f"at the final weights: {complaint}")
+    return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")
+
+
+def _initial(task: Task, sealed: SealedTraining) -> Check:
+    subject, drawn = "initial weights", task.network.state_dict()
+    if sealed.initial is not None:
+        return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
+    if not sealed.initial_content:
+        return Check(subject, "not possible", "none are sealed with this run", sealed=False)
+    if content_digest(drawn) == sealed.initial_content:
+        return Check(subject, "agrees", f"drawn again from the specification, {len(drawn)} tensors, equal bit by bit")
+    if sealed.exact:
+        return Check(subject, "differs", "the seed gives other tensors than those whose digest is sealed")
+    if sealed.elsewhere:
+        return cannot_tell(subject, sealed.elsewhere, OTHER_DRAW)
+    return Check(subject, "not possible", OTHER_DRAW)
+
+
+def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
+    """Return the check of the initial weights, concluded by the replay if their digest alone could not conclude it.
+
+    The replay starts from the weights that the seed gives here. If it arrives at the recorded state, the run started from them
+    up to the replay's tolerance.
+    """
+    arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
+    if not (arrived and initial.outcome == "not possible" and initial.sealed):
+        return initial
+    words = "rounded otherwise than here; from the weights drawn here the first steps lead to the recorded state"
+    return Check(initial.subject, "agrees", f"{words}, to {SAME_WAY:g} of the way")
+
+
+def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
+    drawn = task.feedback.state_dict()
+    if not drawn:
+        return
+    if not is_fixed(task):
+        yield Check(
+            "feedback",
+            "not possible",
+            "it changes while it trains: its draw is held to the sealed state after the first steps",
+        )
+    elif sealed.feedback is None:
+        yield Check("feedback", "not possible", "no feedback state is there to be compared")
+    else:
+        held = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+        yield _compared("feedback", held, drawn, sealed)
+
+
+def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tensor], sealed: SealedTraining) -> Check:
+    """Compare recorded tensors with drawn ones, name by name."""
+    if problem := _misfit(held, drawn):
+        return Check(subject, "differs", problem)
+    errors = {name: difference_text(held[name], tensor.cpu()) for name, tensor in drawn.items()}
+    limit = 0.0 if sealed.exact else DRAWN
+    wrong = [name for name, error in errors.items() if not error <= limit]
+    if wrong:
+        worst = max(wrong, key=lambda name: errors[name])
+        by = f"{worst} by {errors[worst]:.2g} of its largest entry"
+        found = f"{len(wrong)} of {len(errors)} tensors are not those that the seed gives, {by}"
+        return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
+    how = "bit by bit" if sealed.exact else f"to {DRAWN:g}"
+    return Check(subject, "agrees", f"drawn again from the specification, {len(errors)} tensors, equal {how}")
+
+
+def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: bool) -> Check:
+    """Return the check of tensors outside of the tolerance. is_explained: another configuration may deviate so far."""
+    if not sealed.elsewhere or not is_explained:
+        return Check(subject, "differs", found)
+    return cannot_tell(subject, sealed.elsewhere, found)
+
+
+def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
+    """What keeps two sets of tensors from being compared: names or shapes."""
+    if set(held) != set(drawn):
+        return f"expected the tensors {join_names(sorted(drawn))}, found {join_names(sorted(held)) or 'none'}"
+    for name, tensor in drawn.items():
+        if held[name].shape != tensor.shape or held[name].dtype != tensor.dtype:
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(held[name].shape)} of {held[name].dtype}"
+            return f"{name}: expected {shapes}"
+    return ""
+
+
+def difference_text(held: Tensor, drawn: Tensor) -> float:
+    """max|held − drawn| / max|drawn|, 0 where both are the same bit by bit, inf and nan included."""
+    if _same(held, drawn):
+        return 0.0
+    error = (held.double() - drawn.double()).abs().max().item() / (drawn.double().abs().max().item() or 1.0)
+    return error if error == error else float("inf")
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    return bool(((first == second) | ((first != first) & (second != second))).all())
+
+
+def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
+    """How many steps are taken again, and why none are."""
+    if not task.spec.epochs:
+        return 0, ""
+    samples = len(task.splits.train_labels)
+    batch = min(task.spec.recipe.batch_size, samples)
+    per_epoch = -(-samples // task.spec.recipe.batch_size)
+    if replay not in (AUTO, ALL):
+        return min(int(replay), per_epoch * max(sealed.epochs, 1)), ""
+    steps = min(sealed.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
+    work = steps * batch * sum(weight.numel() for weight in task.network.parameters())
+    if work > AUTO_WORK:
+        return 0, (
+            f"{steps} steps of {batch} samples through this network are more than is taken again unasked; "
+            f"--replay {steps} asks for it"
+        )
+    return steps, ""
+
+
+def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
+    """Return how many steps of whole epochs are replayed of a chosen run, and why not all of them are."""
+    epochs = sealed.epochs
+    if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
+        if not sealed.exact:
+            return (
+                0,
+                f"{OTHER_BITS}, and a whole training is more than is trained again unasked; --replay all asks for it",
+            )
+        epochs = int(WHOLE_WORK / work_of(task, 1))
+    per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+    if epochs or not sealed.epochs:
+        return epochs * per_epoch, ""
+    return 0, "one epoch of this network is more than is trained again unasked; --replay all asks for it"
+
+
+def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
+    """Replay the epoch after every kept state, as many as auto's limit allows unless all are asked for."""
+    kept = list(sealed.recorded.kept.items())
+    most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
+    if kept and not most:
+        yield Check(KEPT, "not possible", "one epoch is more than is trained again unasked; --replay all asks for it")
+        return
+    wrong = []
+    for epoch, (state, digest, after, after_digest) in sorted(kept[:most]):
+        replayed = _Replay(task, sealed, 0)
+        problem = replayed.epoch_from(epoch, load_tensors(state, digest), load_tensors(after, after_digest))
+        wrong += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
+    if wrong:
+        yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
+    elif kept:
+        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the way"
+        again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
+        yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
+
+
+class _Replay:
+    """The first `steps` of a run taken again from its drawn task, and what was found on the way."""
+
+    def __init__(self, task: Task, sealed: SealedTraining, steps: int):
+        """task: stays as it is; what trains is a copy."""
+        trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
+        self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
+        # every step as it is written: a graph would be the same numbers and could not be watched
+        self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
+        self._start = _copies(self._trainer.state())
+        self._sealed, self._steps, self.taken = sealed, steps, 0
+        self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
+        self._objections: dict[int, str] = {}
+        self._arrived: list[tuple[str, str]] = []  # (where, what differs there)
+        self._explained: set[str] = set()  # of what differs: what another configuration may explain
+        self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+
+    def run(self) -> None:
+        """Replay the steps, to the end of the first epoch that is not the recorded one."""
+        if self._sealed.exact and not self._epochs.compare(self._trainer):
+            self._steps = min(self._steps, FIRST_STEPS)
+        if not self._task.spec.epochs:
+            self._compare()
+        while self.taken < self._steps:
+            self._trainer.begin_epoch(self._watched)
+            if self.taken % self.per_epoch == 0:
+                losses = self._trainer.end_epoch()
+                if self._sealed.exact and not self._epochs.compare(self._trainer, losses):
+                    break
+        self._steps = self.taken
+
+    def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
+        """Replay one epoch from the state kept after `epoch`; return how it does not lead to the state recorded next."""
+        check_fits(self._trainer, state)
+        restore(self._trainer, state, epoch)
+        if not continues(self._sealed.recorded.chain, self._trainer):
+            return "the kept state is not the one whose digest is recorded"
+        self._start = _copies(self._trainer.state())
+        self._trainer.run_epoch()
+        return _misfit(after, self._trainer.state()) or self._off_the_way(after, self._trainer.state())
+
+    def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        for batch in batches[: self._steps - self.taken]:
+            watched = self.taken + 1 in (1, min(self._steps, FIRST_STEPS))
+            before = self._before() if watched else None
+            yield batch
+            self.taken += 1
+            if before:
+                self._look(*before, batch)
+            self._compare()
+
+    def _before(self) -> tuple[Trial, torch.Generator]:
+        draws = self._trainer.generators
+        return Trial.beside(self._task, draws["noise"]), copied(draws["augmentation"])
+
+    def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
+        """Hold the gradients that the step just taken has left against those of the measured credits."""
+        splits = self._task.splits
+        images = splits.augment(splits.train_images[batch], augmentation)
+        complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
+        if complaint:
+            self._objections[self.taken] = complaint
+
+    def _compare(self) -> None:
+        """Hold the state just reached against what is sealed of it, if something is."""
+        sealed, step = self._sealed, self.taken
+        if step == sealed.early_step and sealed.early:
+            held = load_tensors(sealed.early, sealed.digests.get("early"))
+            self._arrive(f"after step {step}", held, self._trainer.state())
+            self._compare_final(step)
+        epoch, rest = divmod(step, self.per_epoch)
+        # elsewhere rounding alone leads late epochs apart
+        if not rest and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
+            held = load_tensors(*sealed.later[epoch])
+            state = {f"network.{name}": tensor for name, tensor in held.items()}
+            if epoch == sealed.epochs and sealed.feedback:
+                feedback = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+                state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
+            parts = ("network.", "feedback.") if epoch == sealed.epochs and sealed.feedback else "network."
+            reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
+            self._arrive(f"after epoch {epoch}", state, reached)
+
+    def _compare_final(self, step: int) -> None:
+        """Find final weights that are those of a step: a run that says it trained on, and did not."""
+        final = self._sealed.later.get(self._sealed.epochs)
+        if final is None or step >= self._sealed.epochs * self.per_epoch:
+            return
+        held = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
+        reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
+        if _misfit(held, reached) or not any(
+            part.grad is not None and part.grad.any() for part in self._trainer.parameters
+        ):
+            return
+        if _share_of_the_way(list(reached), held, reached, self._start) <= STAYS:
+            self._arrived.append((f"the final weights are those after step {step}:", "they were not trained further"))
+
+    def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
+        problem = _misfit(held, reached) or self._off_the_way(held, reached)
+        self._arrived.append((where, problem))
+
+    def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
+        """Return how two states differ, bit by bit or beyond the tolerance of another configuration; empty where they agree.
+
+        A part that moves is judged by the share of its way, one that rests (fixed feedback) by its own size.
+        """
+        wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
+        problems, explained = [], True
+        for part in ("network.", "feedback."):
+            names = [name for name in wrong if name.startswith(part)]
+            error, moves = deviation(names, held, reached, self._start)
+            limit, gross = (SAME_WAY, OTHER_WAY) if moves else (DRAWN, OTHER_DRAWN)
+            if names and (self._sealed.exact or not error <= limit):
+                unit = "of the way it went" if moves else "of its largest entry"
+                problems.append(f"{part.rstrip('.')} ends {error:.2g} {unit} away from them")
+                explained = explained and error <= gross
+        if not problems:
+            return ""
+        problem = f"{len(wrong)} of {len(reached)} tensors are not the sealed ones: {' and '.join(problems)}"
+        self._explained |= {problem} if explained else set()
+        return problem
+
+    def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
+        """wrong: how checkpoints of epochs differ from the states reached. Nothing where no epoch was reached or differs."""
+        found = self._epochs
+        if not self._sealed.exact:
+            if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
+                yield found.check_elsewhere(self._task, self.taken, self._sealed.elsewhere)
+        elif found.difference or found.reached >= min(1, self._sealed.epochs):
+            yield found.check(self.taken, "; ".join(wrong))
+
+    def checks(self, total: int) -> Iterator[Check]:
+        """total: the steps of the run's whole training."""
+        part = f", {self._steps / total:.2g} of them" if total else ""
+        share = f"the first {self._steps} of {total} training steps{part}, taken again"
+        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
+        wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
+        yield from self._whole([words for words in wrong if words.startswith("after epoch")])
+        if wrong:
+            explained = {problem for _, problem in self._arrived if problem} <= self._explained
+            yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
+        elif self._arrived:
+            places = " and ".join(where for where, _ in self._arrived)
+            words = f"{share}: {places} the sealed state comes again, {how}"
+            yield Check("first steps", "agrees", words, steps=self._steps)
+        else:
+            step = self._sealed.early_step
+            absent = f"the sealed state is that after step {step}" if step else NOT_SEALED
+            yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
+        if self._objections:
+            step, complaint = next(iter(self._objections.items()))
+            yield Check("training credit", "differs", f"at step {step}: {complaint}")
+
+
+def deviation(
+    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+) -> tuple[float, bool]:
+    """Return how far two states lie apart in these tensors, and whether any of them has left `start`.
+
+    The deviation is the share of the way; where nothing has moved, see `apart`.
+    """
+    if any(not _same(reached[name], start[name]) for name in names):
+        return _share_of_the_way(names, held, reached, start), True
+    return max((difference_text(held[name], reached[name].cpu()) for name in names), default=0.0), False
+
+
+def _share_of_the_way(
+    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+) -> float:
+    """‖held − reached‖ / ‖reached − start‖ over these tensors, read as one vector."""
+    if not names:
+        return 0.0
+    off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
+    way = sum((reached[name] - start[name]).double().square().sum().item() for name in names)
+    error = (off / way) ** 0.5 if way else float("inf")
+    return error if error == error else float("inf")
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _uncaptured(work):
+    """A capture that takes nothing: see CapturedStep."""
+    raise RuntimeError("steps that are watched are taken one by one")

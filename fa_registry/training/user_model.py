@@ -1,0 +1,284 @@
+"""Measure a third-party model, credit rule and batch as the built-in ones are, and leave them as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
+from fa_registry.diagnostics import (
+    ForwardBackward,
+    Observation,
+    ProbeContext,
+    ReferenceCheck,
+    Unavailable,
+    run_forward_backward,
+)
+from fa_registry.diagnostics._forward_backward import gradient_vectors
+from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
+from fa_registry.diagnostics.h_norm import state_norms
+from fa_registry.errors import InvalidFields
+from fa_registry.metrics import REFERENCE_CHECK
+from fa_registry.records import Measurements, Reading
+from fa_registry.training.input_validation import Checks
+from fa_registry.training.measuring import attempt, in_order
+from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
+
+NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
+NO_RULE = "no credit was given: the norms are of the network alone"
+NOT_GIVEN = "no credit was given at this site"
+NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
+OF_A_NULL = "gamma_null"  # the one diagnostic that asks for fresh draws
+SEED = 0
+Credits = Sequence[Tensor | None]
+CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
+FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
+
+
+def own_network(
+    checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
+) -> nn.Module | None:
+    """Return `model` with its sites observable; None if that cannot be, which is then among the problems."""
+    given = sites or readout or gradient
+    if not given or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
+        return checks.network(model)
+    try:
+        return adapt(model, sites, skip, readout, gradient=gradient or "backward")
+    except InvalidFields as error:
+        checks.problems += error.problems
+        return None
+
+
+def observed_look(
+    network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
+) -> ForwardBackward:
+    """Return what one batch shows.
+
+    Args:
+        network: with its sites observable.
+        x: (N, …).
+        y: (N,).
+        subject: the function that an error names.
+        double: whether the float64 pass is made too, which fidelity needs.
+        directions: as for diagnostics.look.
+
+    Raises:
+        InvalidFields: the loss has no gradient for some state.
+    """
+    try:
+        return run_forward_backward(network, x, y, double, directions)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in NO_GRAPH):
+            raise
+        problem = (
+            "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
+            "model with detached states, or with checkpoints of use_reentrant=True, take the reference from the forward "
+            "computation: gradient='forward'"
+        )
+        raise InvalidFields(subject, [problem]) from error
+
+
+class UserCreditRule:
+    """A rule of somebody else's, asked on one batch. subject: whom an error speaks for.
+
+    rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; None where it gives none. fresh: the same under
+    feedback drawn anew, for the null.
+    """
+
+    def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
+        self.subject = subject
+        self._model, self._rule, self._fresh, self._draws = model, rule, fresh, draws
+
+    def __bool__(self) -> bool:
+        """Whether there is a rule."""
+        return self._rule is not None
+
+    def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
+        """One a site, detached; InvalidFields that names every one that cannot be a credit."""
+        with state_unchanged(self._model):
+            return self._checked(self._rule(self._model, x, y), states)
+
+    def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> ProbeContext:
+        """With nothing on it but the null's draws."""
+
+        def drawn(index: int) -> list[Tensor]:
+            with state_unchanged(self._model):
+                generator = torch.Generator().manual_seed(SEED + index)
+                return _filled(self._checked(self._fresh(self._model, x, y, generator), states), states)
+
+        return _bench(drawn if self._fresh else None, self._draws)
+
+    def _checked(self, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+        checks = Checks(self.subject)
+        credits = _credits(checks, given, states)
+        checks.finish()
+        return credits
+
+
+@dataclass(frozen=True)
+class ReferenceSource:
+    """What is known of the reference gradient beside the measurements. check: None if it was not checked this time."""
+
+    source: str = ""
+    check: ReferenceCheck | None = None
+
+
+def measured(
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    rule: UserCreditRule,
+    diagnostics: Iterable[Diagnostic],
+    least_error: float = LEAST_ERROR,
+    objection: str | None = None,
+    samples: int | None = None,
+    initial_norms: Sequence[float] | None = None,
+) -> tuple[Measurements, ReferenceSource]:
+    """Measure the batch by these diagnostics, and check the reference gradient.
+
+    At a site without a credit its metrics say so. If the backward pass is not the model's gradient, whatever is compared with it
+    is N/A. A diagnostic that crashes is among the failures, as in built-in training.
+
+    Args:
+        least_error: as of an Observation.
+        objection: what an earlier check found, for an epoch that is not checked; None to check now.
+        samples: as for reference.checked.
+        initial_norms: as of an Observation; empty where the model is at initialisation now.
+    """
+
+    def directions(states: Sequence[Tensor]) -> list[Tensor]:
+        return [gradient_vectors(credit) for credit in _finite(rule.given(x, y, states), states)]
+
+    seen = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
+    check, states = None, seen.single.hidden
+    given = rule.given(x, y, states) if rule else None
+    credits = None if given is None else _filled(given, states)
+    if objection is None:
+        vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
+        seen, check = checked(network, x, y, seen, vectors, directions if rule else None, samples)
+    bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms)
+    if initial_norms is not None and not initial_norms:
+        bare = replace(bare, initial_norms=state_norms(bare.hidden))
+    bench = rule.bench(x, y, states) if rule else None
+    objection = objection or (check.objection if check else "")
+
+    def found_in(observation: Observation) -> Measurements:
+        return _found(diagnostics, observation, replace(observation, bench=bench), given)
+
+    found = found_in(bare)
+    if objection:
+        found = without_reference(found, found_in(unreferenced(bare)), objection)
+    sites = dict(found.sites)
+    if check:
+        sites[REFERENCE_CHECK] = check.deviations
+    if seen.widths:
+        sites[WIDTHS] = tuple(map(Reading, seen.widths))
+    return in_order(sites, found.scalars, found.failures), ReferenceSource(seen.source, check)
+
+
+def _found(
+    diagnostics: Iterable[Diagnostic], bare: Observation, with_bench: Observation, given: Credits | None
+) -> Measurements:
+    sites: dict[str, tuple[Reading, ...]] = {}
+    scalars: dict[str, Reading] = {}
+    failures: dict[str, str] = {}
+    for diagnostic in diagnostics:
+        card = diagnostic.card
+        found, failure = attempt(diagnostic, with_bench if card.name == OF_A_NULL else bare)
+        lost = set(card.needs_credit) if given else set()
+        sites |= {name: _without(row, given) if name in lost else row for name, row in found.sites.items()}
+        scalars |= found.scalars
+        failures |= {card.name: failure} if failure else {}
+    return Measurements(sites, scalars, failures=failures)
+
+
+def _finite(given: Credits, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the credits with zeros where there is none or where it is not finite."""
+    return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(given, states)]
+
+
+def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:
+    absent = Reading(None, NOT_GIVEN)
+    return tuple(absent if credit is None else reading for reading, credit in zip(row, given, strict=True))
+
+
+def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
+    """nan where there is none."""
+    return [
+        torch.full_like(state, torch.nan) if credit is None else credit
+        for credit, state in zip(credits, states, strict=True)
+    ]
+
+
+def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+    """One a site, detached; what cannot be a credit is added to the problems."""
+    listed = list(given) if isinstance(given, (list, tuple)) else None
+    if listed is None or len(listed) != len(states):
+        found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
+        checks.problems.append(f"credit: expected a list of {len(states)}, c_0 to c_{len(states) - 1}, found {found}")
+        return [None] * len(states)
+    for site, (credit, state) in enumerate(zip(listed, states, strict=True)):
+        if credit is None:
+            continue
+        if not isinstance(credit, Tensor):
+            checks.problems.append(f"credit: c_{site}: expected a tensor or None, found a {type(credit).__name__}")
+        elif credit.shape not in (state.shape, _row_shape(state)):
+            expected = " or ".join(map(str, dict.fromkeys((tuple(state.shape), tuple(_row_shape(state))))))
+            checks.problems.append(f"credit: c_{site}: expected the shape {expected}, found {tuple(credit.shape)}")
+        elif credit.device != state.device:
+            checks.problems.append(
+                f"credit: c_{site}: expected it where the model is ({state.device}), found {credit.device}"
+            )
+    return [credit.detach() if isinstance(credit, Tensor) else None for credit in listed]
+
+
+def _row_shape(state: Tensor) -> torch.Size:
+    """One vector a sample, as `gradient_vectors` makes them: tokens' last, maps' second dimension is the state's width."""
+    return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
+
+
+def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
+    absent = Unavailable("it was looked at one batch alone: this needs trials on the network")
+    return ProbeContext(
+        states=(),
+        gradients=(),
+        losses=torch.zeros(0),
+        losses_from=lambda *given: torch.zeros(0),
+        generator=lambda name: torch.Generator(),
+        credits=absent,
+        batch_gradients=absent,
+        fresh_credits=fresh or Unavailable(NO_FRESH),
+        weights=absent,
+        initial_weights=absent,
+        bridge_residuals=absent,
+        costates=absent,
+        null_draws=draws,
+    )
+
+
+@contextmanager
+def state_unchanged(model: nn.Module) -> Iterator[None]:
+    """Inside, a rule may run the model as it likes: gradients, modes, buffers and generators are as before afterwards."""
+    gradients = [(weight, weight.grad) for weight in model.parameters()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    modes = [(module, module.training) for module in model.modules()]
+    cards = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
+    for weight, _ in gradients:
+        weight.grad = None
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=cards), torch.enable_grad():
+            yield
+    finally:
+        for weight, gradient in gradients:
+            weight.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        for module, mode in modes:
+            module.training = mode

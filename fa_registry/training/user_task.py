@@ -1,0 +1,168 @@
+"""What a loop of somebody else's trains, told as a Task is told, so that its run is written as ours are; and its rows so far."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry import jsonio
+from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
+from fa_registry.errors import InvalidFields
+from fa_registry.records import CLASSES, Measurements, RunSpec, Scalar
+from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.safe_files import UnreadableFile, read_file
+from fa_registry.training.code_fingerprint import measuring_code
+from fa_registry.training.loop import EpochRow
+from fa_registry.training.measuring import conventions_of
+from fa_registry.training.task import eval_digest
+
+DISTRIBUTION = "given by the loop that trained it, not drawn here"
+EVALUATION = "evaluation.safetensors"  # x and y, where a factory lets others measure again: nobody else has them
+OWN = "own"  # what a data set is called that nobody named
+DIGITS = 8  # of a digest in a name
+
+
+@dataclass(frozen=True)
+class UserTask:
+    """spec: what the author says of it. network: the model itself, as trained. batch: x (N, …), y (N,), what every figure is of.
+
+    feedback: name → tensor, of the matrices or nets that make the credit. story: what provenance.json says under `own_loop`: the
+    script and its digest, the sites, whose word the rest is.
+    """
+
+    spec: RunSpec
+    network: nn.Module
+    batch: tuple[Tensor, Tensor]
+    classes: int
+    feedback_state: Mapping[str, Tensor] = field(default_factory=dict)
+    story: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Of the model: it may have been moved since the last epoch."""
+        tensors = [*self.network.parameters(), *self.network.buffers()]
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    @property
+    def eval_batch(self) -> tuple[Tensor, Tensor]:
+        """On the model's device."""
+        return self.batch[0].to(self.device), self.batch[1].to(self.device)
+
+    @property
+    def feedback(self) -> nn.Module:
+        """The matrices as a module without parameters."""
+        held = nn.Module()
+        for name, tensor in self.feedback_state.items():
+            held.register_buffer(name.replace(".", "/"), tensor.detach())
+        return held
+
+    has_feedback = True
+    drawn = {"distribution": DISTRIBUTION}
+
+    @property
+    def splits(self) -> Splits:
+        """The evaluation batch alone: of the rest nothing is known here."""
+        x, y = self.batch
+        return Splits(x[:0], y[:0], x, y, unaugmented, tensors_digest(x, y))
+
+    @property
+    def card(self) -> DatasetCard:
+        """Of the data as far as they are known."""
+        return DatasetCard(
+            name=self.spec.dataset,
+            line="data of the loop's author, of which the evaluation batch alone is known here",
+            source=self.spec.dataset,
+            licence="",
+            splits="",
+            normalisation="",
+            augmentation="",
+            image_shape=tuple(self.batch[0].shape[1:]),
+            classes=self.classes,
+            train_samples=0,
+            sha256="",
+        )
+
+    @property
+    def sealed(self) -> dict[str, Any]:
+        """What of its code is sealed with the run: the diagnostics are ours, the rest is the script's."""
+        script = {
+            "package": self.story.get("script", "a loop of its author's own"),
+            "version": "",
+            "digest": self.story.get("sha256", ""),
+        }
+        return {"code": {f"methods/{self.spec.method}": script, **measuring_code()}, OWN_LOOP: dict(self.story)}
+
+    @property
+    def files(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """What is written beside what every run has, by the name of the file."""
+        x, y = self.batch
+        return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
+
+    def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
+        """Return the measurements with how they were taken. reference: as own.ReferenceSource has it."""
+        told: dict[str, Scalar] = {
+            "eval_samples": len(self.batch[1]),
+            "eval_digest": eval_digest(self),
+            CLASSES: self.classes,
+            "reference_gradient": reference or "the model's own backward pass",
+            **conventions_of(self),
+        }
+        return dataclasses.replace(measurements, conventions=told)
+
+
+def structure(network: nn.Module) -> str:
+    """The first digits of a digest over names and shapes of all weights: two models that differ in size are no pair."""
+    shapes = [f"{name}{tuple(tensor.shape)}" for name, tensor in network.state_dict().items()]
+    return hashlib.sha256("\n".join(shapes).encode()).hexdigest()[:DIGITS]
+
+
+class EpochJournal:
+    """A line an epoch: its SHA-256 and the row. goes_on: whether the rows of a loop that did not end are wanted; else they go.
+
+    A line that is not as it was written (a kill in the middle of one, a flipped bit) ends what is believed.
+    """
+
+    def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
+        self.path = folder / f"{spec.identity}.rows"
+        self._goes_on = goes_on
+
+    def read(self) -> list[EpochRow]:
+        """The rows of epochs 0, 1, … as far as they are whole. The file then holds these alone."""
+        lines = self._lines() if self._goes_on else []
+        rows: list[EpochRow] = []
+        for line in lines:
+            digest, _, body = line.partition(b" ")
+            try:
+                held = jsonio.loads(body.decode())
+                row = EpochRow(held["epoch"], jsonio.decode(Measurements, held["measurements"]))
+            except (ValueError, KeyError, TypeError, InvalidFields):
+                break
+            if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest() or row.epoch != len(rows):
+                break
+            rows.append(row)
+        self.remove()
+        for row in rows:
+            self.add(row)
+        return rows
+
+    def add(self, row: EpochRow) -> None:
+        body = jsonio.canonical({"epoch": row.epoch, "measurements": row.measurements}).encode()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as stream:
+            stream.write(hashlib.sha256(body).hexdigest().encode() + b" " + body + b"\n")
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def _lines(self) -> list[bytes]:
+        try:
+            return read_file(self.path).splitlines() if self.path.is_file() else []
+        except UnreadableFile:
+            return []

@@ -1,0 +1,86 @@
+"""Who runs the jobs of a verb, and where: what is asked of an executor, and whether the store can be reached from there."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+from urllib.parse import parse_qs, urlsplit
+
+from fa_registry.errors import StoreError, UnknownName
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import Capacity, JobResources
+from fa_registry.text_safety import escape_control
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.options import Cluster
+
+MOST_CPUS = 1024
+SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT]i?B)")
+UNITS = {
+    f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
+}
+ONE_MACHINE = (
+    "An sqlite file is for one machine: two that write to it damage it. Give all of them the address of an MLflow server or of a "
+    "PostgreSQL database with --store (docs/many-machines.md)"
+)
+
+
+def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
+    """What the jobs may take of this machine or of a cluster; what is wrong with it or with the executor is added to `problems`.
+
+    device: as typed, where the jobs run: `cuda:1` is a card of this machine.
+    """
+    resources = JobResources(
+        device=device,
+        address=str(cluster.address),
+        cpus=_number(
+            "cpus_per_run",
+            cluster.cpus or 1,
+            MOST_CPUS,
+            f"a whole number up to {MOST_CPUS}, or a share as 0.5",
+            problems,
+        ),
+        gpus=_number("gpus_per_run", cluster.gpus or 0, 1, "a share of one card as 0.125, 1 for all of it", problems),
+        memory=_bytes(str(cluster.memory), problems),
+    )
+    try:
+        problems += executors.CATALOG.get(executor or "local").problems(resources)
+    except UnknownName as error:
+        problems.append(f"executor: {error}")
+    return resources
+
+
+def _number(name: str, typed: str | float, most: float, expected: str, problems: list[str]) -> float:
+    try:
+        number = float(typed)
+    except ValueError:
+        number = math.nan
+    if (0 < number <= most and (number <= 1 or number == int(number))) or typed == 0:
+        return number
+    problems.append(f"{name}: expected {expected}; found {typed!r}")
+    return 0
+
+
+def _bytes(typed: str, problems: list[str]) -> int:
+    """0 for nothing typed."""
+    size = SIZE.fullmatch(typed)
+    if typed and not size:
+        problems.append(f"memory: expected a number and its unit, 4GiB or 500MB; found {typed!r}")
+    return int(float(size[1]) * UNITS[size[2]]) if size else 0
+
+
+def check_reach(store: str, room: Capacity) -> None:
+    """StoreError where jobs on the executor's machines could not use the store, or would carry its password among strangers."""
+    if room.machines is None:
+        return
+    others = sorted(room.machines - {platform.node()})
+    if others and sqlite_path(store):
+        raise StoreError(f"store {store}: jobs would run on other machines, {', '.join(others[:3])}. {ONE_MACHINE}")
+    address = urlsplit(store)
+    if address.password or "password" in parse_qs(address.query):
+        shown = escape_control(store).partition("?")[0]
+        raise StoreError(
+            f"store {shown}: its password would go along with every job, to disks and pages that others can read. Leave it out of "
+            "the address, and let every machine know it: PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD for a server (docs/many-machines.md)"
+        )

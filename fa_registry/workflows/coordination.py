@@ -1,0 +1,201 @@
+"""Specifications that other processes train, on this machine or another: who does, until when, and what a person stopped."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from fa_registry import process_ownership
+from fa_registry.errors import Interrupted, StoreError
+from fa_registry.records import RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.lease import HeartbeatMonitor, lease_owner
+from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
+from fa_registry.workflows.cleanup import close_zombies
+from fa_registry.workflows.cluster_options import ONE_MACHINE
+
+LOG = logging.getLogger(__name__)
+PAUSE = 1.0  # seconds between two looks at what others train
+TOLD = 60.0  # and between two lines that say whom we wait for
+STOP_LOOKS = 30.0  # between two looks for the tag that stops a study
+STOP = "yes"
+
+MISSES = 5  # specifications in a row that others have, until this process asks for all runs of the study at once
+
+Attempts = dict[str, list[StoredRun]]
+
+
+class StudySnapshot:
+    """The runs of a study as this process last saw them all: one worker of many meets mostly what others have trained.
+
+    Without it each worker would ask the store for every specification of the study. An answer is given once: who comes back for
+    the same specification asks the store itself.
+
+    alone: whether this process has met nobody else in the study so far.
+    """
+
+    def __init__(self, tracker: Tracker, study: str):
+        self._tracker, self._study = tracker, study
+        self._attempts: Attempts = {}
+        self._missed = 0
+        self.alone = True
+
+    def attempts(self, identity: str) -> list[StoredRun]:
+        """Runs of this specification, without their figures; none where they were not seen, or told already."""
+        return self._attempts.pop(identity, [])
+
+    def record_outcome(self, free: bool) -> None:
+        """What the store itself said of a specification."""
+        self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
+        if self._study and self._missed >= MISSES:
+            self._missed, self._attempts = 0, {}
+            for run in self._tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: self._study}):
+                bare = replace(run, metrics={}, params={})
+                self._attempts.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(bare)
+
+
+class StopTagPoller:
+    """Asked between steps as the `stop` that it holds: true too once a person has put TAG_STOP on a run of the study."""
+
+    looked: ClassVar[dict[tuple[str, str], float]] = {}  # when this process last asked, for all of its runs of a study
+
+    def __init__(self, tracker: Tracker, study: str, stop: Callable[[], bool]):
+        self._tracker, self._study, self._stop = tracker.without_retry(), study, stop
+        self._asked = False
+
+    def _is_due(self) -> bool:
+        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
+        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
+
+    def _words(self) -> str:
+        """A server that does not answer now is asked the next time: training goes on meanwhile."""
+        try:
+            return stopped_by_tag(self._tracker, self._study)
+        except StoreRefusal as refusal:
+            if refusal.kind not in WAITED_FOR:
+                raise
+            return ""
+
+    def __call__(self) -> bool:
+        if not self._asked and self._is_due():
+            self.looked[self._tracker.uri, self._study] = time.monotonic()
+            words = self._words()
+            self._asked = bool(words)
+            if words:
+                LOG.warning("%s", words)
+        return self._asked or self._stop()
+
+
+def stopped_by_tag(tracker: Tracker, study: str) -> str:
+    """That a person stopped this study, by which run's tag, and how it goes on; empty where nobody did."""
+    tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
+    return (
+        f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
+        f"{schema.TAG_STOP}={STOP}. Take it off, on the run's page, and the same command goes on"
+        if tagged
+        else ""
+    )
+
+
+def leased_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: HeartbeatMonitor) -> dict[str, StoredRun]:
+    """Identity → the run of another process that trains it now."""
+    holders = ((spec.identity, lease_owner(attempts[spec.identity], signs)) for spec in specs)
+    return {identity: run for identity, run in holders if run}
+
+
+def wait_for_others(
+    tracker: Tracker,
+    specs: Sequence[RunSpec],
+    finished: Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None],
+    signs: HeartbeatMonitor,
+    stop: Callable[[], bool],
+    waits: bool = True,
+) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
+    """Specs that others train, by what became of them: the finished runs by identity, specs that are free, and those held still.
+
+    A spec is free where its process has ended without finishing it, or gave no sign of life for its lease; what it left is closed.
+    waits: until all are finished or some are free. Raises Interrupted when stopped.
+    """
+    told = 0.0
+    while True:
+        attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
+        done = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
+        held = leased_elsewhere(attempts, (spec for spec in specs if spec.identity not in done), signs)
+        free = [spec for spec in specs if spec.identity not in done and spec.identity not in held]
+        if free or not held or not waits:
+            for spec in free:
+                close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, signs)
+            return done, free, [spec for spec in specs if spec.identity in held]
+        check_machines(tracker, held.values(), signs)
+        if stop():
+            raise Interrupted(
+                f"stopped while others train {len(held)} of the runs; the same command goes on from there"
+            )
+        if time.monotonic() - told > TOLD:
+            LOG.info("%s", waiting_words(held))
+            told = time.monotonic()
+        time.sleep(PAUSE)
+
+
+def waiting_words(held: Mapping[str, StoredRun]) -> str:
+    hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
+    names = ", ".join(run.name for run in held.values())
+    return f"waiting for what other processes train on {hosts}, {len(held)} run{'s' * (len(held) > 1)}: {names}"
+
+
+def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
+    """Runs that say they are at work on other machines and give signs of life, as far as none is known to be dead."""
+    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
+
+
+def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
+    """Return the runs of other machines that say they are at work and were never given a heartbeat.
+
+    Whether their processes still exist, only a person knows. Training runs, studies, audits and imports have a heartbeat.
+    """
+    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
+
+
+def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
+    """Return the runs at work whose process this one cannot see: on another machine, or in another container of this one."""
+    running = tracker.search({}, state="RUNNING")
+    return [run for run in running if host_of(run) and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])]
+
+
+def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
+    """What others give as signs of life, watched until each of them has given one: the longest of their leases at most."""
+    signs, told = HeartbeatMonitor(), False
+    while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
+        if not told:
+            hosts = ", ".join(sorted({host_of(run) for run in silent}))
+            LOG.info(
+                "watching %d runs of other machines (%s) for a sign of life, for their lease at most",
+                len(silent),
+                hosts,
+            )
+            told = True
+        time.sleep(PAUSE)
+    return signs
+
+
+def host_of(run: StoredRun) -> str:
+    return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
+
+
+def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
+    """StoreError where another machine writes to the same sqlite file, which no lock of a network disk protects."""
+    if not sqlite_path(tracker.uri):
+        return
+    for run in held:
+        if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
+            raise StoreError(
+                f"store {tracker.uri}: run {run.run_id} is trained by another machine, {host_of(run)}, at this moment. "
+                f"{ONE_MACHINE}"
+            )

@@ -1,0 +1,117 @@
+"""Runs, series and audits as pandas frames, with the unit and the words of every quantity in their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from fa_registry.errors import IntegrityError
+from fa_registry.metrics import Metric, metrics_of_cards, quantity_of
+from fa_registry.records import AuditReport, RunAudit
+from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.reader import check_files, check_seal, read_provenance
+from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
+from fa_registry.workflows.audit import cards
+from fa_registry.workflows.selection import expand_run_id
+from fa_registry.workflows.stores import open_tracker
+
+SHOWN = {metric: name for name, metric in schema.SCALAR_METRICS.items()}
+OF_A_RUN = ("run_id", "name", "study", "method", "setting", "seed", "status", "verdict", "started")
+OF_A_ROW = ("epoch", "quantity", "site", "value", "reason")
+OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "outcome", "integrity")
+
+
+def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
+    """A line a run, the newest first, as the store's tables say: headline figures to four digits; `series` has them exactly.
+
+    study, experiment: of these alone [all]. attrs["units"], attrs["words"]: of each column of figures.
+
+    >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
+    """
+    tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: study} if study else {})
+    rows = [_of_run(run) for run in open_tracker(store, create=False).search(tags, experiment)]
+    return _described(pd.DataFrame(rows, columns=[*OF_A_RUN, *SHOWN.values()]), SHOWN.values(), _known())
+
+
+def series(run_id: str, store: str = "") -> pd.DataFrame:
+    """A line an epoch, quantity and site of one run, exactly as its sealed file has them; site is <NA> where there is one figure.
+
+    run_id: its beginning is enough. A value that is missing is nan and has its reason beside it. attrs["units"], attrs["words"]: by
+    the quantity's name. Raises IntegrityError where the file is not the one that was recorded.
+
+    >>> rows = fa_registry.series("3f2a")
+    >>> rows[rows.quantity == "gamma"].pivot(index="epoch", columns="site", values="value")
+    """
+    tracker = open_tracker(store, create=False)
+    run = tracker.get(expand_run_id(tracker, run_id))
+    provenance, path = (tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, schema.SERIES))
+    if provenance is None or path is None:
+        raise IntegrityError(
+            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: it has not ended, or its files are gone"
+        )
+    digests = read_provenance(provenance)["digests"]
+    check_seal(tracker, run, digests)
+    check_files(tracker, run.run_id, {schema.SERIES: digests.get(schema.SERIES, "none")})
+    frame = pd.DataFrame(read_rows(path), columns=list(OF_A_ROW))
+    frame["site"] = frame["site"].astype("Int64").mask(frame["site"] == SCALAR_SITE)
+    return _described(frame, frame["quantity"].unique(), _known())
+
+
+def audit_frame(report: AuditReport) -> pd.DataFrame:
+    """A line a judged run: verdict, integrity, and the figures of the audit's table. attrs as for `runs`."""
+    known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    columns = audit_columns(report.runs, known=known)
+    rows = [
+        {
+            **_of_judged(judged),
+            **{column.name: metric_of_run(judged, column, frozen, known).reading.value for column in columns},
+        }
+        for judged in report.runs
+    ]
+    names = [column.name for column in columns]
+    return _described(pd.DataFrame(rows, columns=[*OF_AN_AUDIT, *names]), names, known)
+
+
+def _of_run(run: StoredRun) -> dict[str, object]:
+    seed = schema.seed_of(run.params)
+    said = {
+        "run_id": run.run_id,
+        "name": run.name,
+        "study": run.tags.get(schema.TAG_STUDY, ""),
+        "method": run.tags.get(schema.TAG_METHOD, ""),
+        "setting": run.tags.get(schema.TAG_SETTING, ""),
+        "seed": pd.NA if seed is None else seed,
+        "status": run.tags.get(schema.TAG_STATUS, ""),
+        "verdict": run.tags.get(schema.TAG_VERDICT, ""),
+        "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
+    }
+    return {**said, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
+
+
+def _of_judged(judged: RunAudit) -> dict[str, object]:
+    record = judged.record
+    return {
+        "run_id": record.run_id,
+        "method": record.spec.label,
+        "setting": record.setting,
+        "seed": record.spec.seed,
+        "control": record.spec.control,
+        "verdict": judged.verdict.label,
+        "outcome": judged.verdict.outcome,
+        "integrity": record.integrity.state,
+    }
+
+
+def _known() -> Mapping[str, Metric]:
+    """What the diagnostics that are installed here declare."""
+    return metrics_of_cards(cards([]))
+
+
+def _described(frame: pd.DataFrame, names: Iterable[str], known: Mapping[str, Metric]) -> pd.DataFrame:
+    quantities = {name: quantity_of(name, known) for name in names}
+    frame.attrs["units"] = {name: quantity.unit for name, quantity in quantities.items()}
+    frame.attrs["words"] = {name: quantity.words for name, quantity in quantities.items()}
+    return frame

@@ -1,0 +1,124 @@
+"""The verbs that look into a store: one run in full, a list of its runs; and the one that lets it count what it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry.errors import RegistryError, StoreError, UsageError, unknown_name_text
+from fa_registry.records import RunRecord
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.stores import open_tracker
+
+SHOWN = 50  # runs, unless told otherwise
+OPTIONS = f"{schema.PARAM}method_options/"
+
+
+def show(run_id: str, store: str = "") -> RunRecord:
+    """The record of a run that has one (finished or stopped early); another's status and failure in an error."""
+    from fa_registry.tracking.reader import read_record  # torch, which a list of runs need not wait for
+    from fa_registry.workflows.selection import expand_run_id, failure_text
+
+    tracker = open_tracker(store, create=False)
+    run = tracker.get(expand_run_id(tracker, run_id))
+    if run.tags.get(schema.TAG_STATUS) not in (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY):
+        text = failure_text(tracker, run.run_id) or "no failure was recorded"
+        raise RegistryError(
+            f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
+        )
+    return read_record(tracker, run)
+
+
+# `list runs`: what the store holds, newest first.
+
+
+@dataclass(frozen=True)
+class Listing:
+    """runs: newest first, one mapping each. more: whether older ones were left off. none: where there is no run, why."""
+
+    runs: list[dict[str, Any]]
+    more: bool
+    none: str = ""
+
+
+def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
+    """The newest `limit` runs (0: all) of a store, of a study, of a method by its label and of a status, where one is given.
+
+    One search, and no file of a run is read: what a run's tags, parameters and metrics say, which an audit does not believe.
+    """
+    wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
+    tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
+    tracker = open_tracker(store, create=False)
+    found = tracker.search(tags, most=limit + 1 if limit else 0)
+    shown = found[:limit] if limit else found
+    none = "" if found else _why_none(tracker, study, method, status)
+    return Listing([_listed(run) for run in shown], len(found) > len(shown), none)
+
+
+def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
+    """What the store has instead: a name may be mistyped, which nothing that is trained mends."""
+    runs = tracker.search({schema.TAG_KIND: "run"})
+    if not runs:
+        return "no run yet; `fa-registry study` and `fa-registry train` make some"
+    asked = {
+        "study": (schema.TAG_STUDY, study),
+        "method": (schema.TAG_METHOD, method),
+        "status": (schema.TAG_STATUS, status),
+    }
+    for what, (tag, name) in asked.items():
+        known = {run.tags[tag] for run in runs if run.tags.get(tag)}
+        if name and name not in known:
+            return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
+    return f"no such run in {tracker.uri}: some have the one, some the other"
+
+
+def _listed(run: StoredRun) -> dict[str, Any]:
+    started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "study": run.tags.get(schema.TAG_STUDY, ""),
+        "method": run.tags.get(schema.TAG_METHOD, ""),
+        "options": {
+            name.removeprefix(OPTIONS): value for name, value in run.params.items() if name.startswith(OPTIONS)
+        },
+        "setting": run.tags.get(schema.TAG_SETTING, ""),
+        "seed": schema.seed_of(run.params),
+        "status": run.tags.get(schema.TAG_STATUS, ""),
+        "verdict": run.tags.get(schema.TAG_VERDICT, ""),
+        "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
+        "started": started.isoformat(timespec="seconds"),
+    }
+
+
+# The optimize verb: let a sqlite store count what it holds, so that its queries take the right way through.
+
+
+COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
+
+
+def run_optimize(store: str = "") -> dict[str, Any]:
+    """Run ANALYZE on a sqlite store: MLflow never does, and sqlite then scans all metrics of all runs for one chart.
+
+    Returns `store`, its address, and `rows`, of each of its large tables.
+    Raises UsageError for a store that is no sqlite database (others count by themselves), StoreError where it is locked.
+    """
+    uri = open_tracker(store, create=False, write=True).uri
+    path = sqlite_path(uri)
+    if path is None:
+        raise UsageError(
+            f"optimize: expected a sqlite store, found {uri}; a database server keeps its statistics itself"
+        )
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
+            connection.execute("ANALYZE")
+            connection.commit()
+            rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in COUNTED}
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"store {uri}: cannot be analysed now: {error}; is a study being trained into it?") from error
+    return {"store": uri, "rows": rows}

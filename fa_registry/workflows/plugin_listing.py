@@ -1,0 +1,106 @@
+"""The verbs list and card: every method, architecture, data set, diagnostic, analysis, edition, study and template there is."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods
+from fa_registry.errors import RegistryError, UnknownName
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import JobEvent
+
+CATALOGS = {
+    "methods": methods.CATALOG,
+    "architectures": architectures.CATALOG,
+    "datasets": datasets.CATALOG,
+    "diagnostics": diagnostics.CATALOG,
+}
+PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
+IMPORT_SECONDS = 60.0  # that a package may take to be imported
+PART = "taken in by pages."  # of a template that is no page of its own
+FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
+
+
+def check_plugin_imports(*families: str) -> None:
+    """Import what other packages bring to these families each in a process of its own, which may hang or end there.
+
+    What does is refused here from then on, with its reason.
+    """
+    places = [(family, name) for family in families for name in PLUGGED[family].names()]
+    foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
+
+    def hear(event: JobEvent) -> None:
+        if event.kind == "failed":
+            family, name = foreign[event.index]
+            PLUGGED[family].disable(name, f"cannot be imported: {event.value}")
+
+    if foreign:
+        from fa_registry.parallel import usable_cores
+        from fa_registry.studies.worker_processes import supervise
+
+        supervise(foreign, _imported, usable_cores(), lambda: False, hear, IMPORT_SECONDS)
+
+
+def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
+    """In the other process. An error that is told there is told here too."""
+    family, name = place
+    with contextlib.suppress(RegistryError):
+        PLUGGED[family].get(name)
+
+
+def members(family: str) -> list[dict[str, str]]:
+    """name, line and file of every member of a family; UnknownName for another family."""
+    if family not in FAMILIES:
+        raise UnknownName("family", family, FAMILIES)
+    if family in PLUGGED:
+        check_plugin_imports(family)
+    return [{"name": name, "line": line, "file": str(file)} for name, line, file in _members(family)]
+
+
+def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
+    if family == "editions":
+        from fa_registry.protocol.rules import load_edition, shipped
+
+        for name in shipped():  # a variant lives in the file of its edition: `2026-05:strict` in 2026-05.toml
+            yield name, load_edition(name).title, bundled_files.editions() / f"{name.partition(':')[0]}.toml"
+    elif family == "studies":
+        from fa_registry.studies import study
+
+        for name in study.names():
+            loaded = study.load_study(name)
+            yield name, f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", study.find(name)
+    elif family == "templates":
+        from fa_registry.reporting.render import TEMPLATES, overridable
+
+        for name in overridable():
+            words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
+            yield name, words.partition("\n")[0], bundled_files.templates() / name
+    elif family == "analyses":
+        for name, analyser in analyses.CATALOG.members().items():
+            typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
+            yield typed, analyser.question, analyses.CATALOG.location(name).file
+    else:
+        for name, member in CATALOGS[family].members().items():
+            yield name, getattr(member.card, "rule", "") or member.card.line, CATALOGS[family].location(name).file
+    if family in PLUGGED:
+        yield from ((fault.name, f"cannot be used: {fault.why}", fault.file) for fault in PLUGGED[family].faults())
+
+
+def card_of(name: str, family: str = "") -> dict[str, Any]:
+    """The card of the member of this name as plain data, with `family` and `file`; of that family where one is given.
+
+    Raises UnknownName with the nearest name. Where two families hold the name, the methods' comes first.
+    """
+    if family and family not in CATALOGS:
+        raise UnknownName("family", family, CATALOGS)
+    catalogs = {family: CATALOGS[family]} if family else CATALOGS
+    for kind, catalog in catalogs.items():
+        plain, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
+        if plain in catalog.names():
+            member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a card of its own
+            return {"family": kind, "file": catalog.location(plain).file, **jsonio.encode(member.card)}
+    raise UnknownName("name", name, [known for catalog in catalogs.values() for known in catalog.names()])

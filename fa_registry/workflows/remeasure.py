@@ -1,0 +1,496 @@
+"""Measuring many runs again: one after another here, or in several processes. What breaks one run is that run's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fa_registry import diagnostics
+from fa_registry.diagnostics.base import Diagnostic
+from fa_registry.disk_spill import SpillFile
+from fa_registry.errors import IntegrityError, Interrupted, RegistryError
+from fa_registry.parallel import usable_cores
+from fa_registry.plugin_registry import IMPORTED
+from fa_registry.protocol.evidence_rules import MEASURING
+from fa_registry.protocol.integrity import compare, merged, with_checks
+from fa_registry.protocol.replayed import WHOLE
+from fa_registry.records import (
+    Check,
+    Exclusion,
+    Integrity,
+    Measurements,
+    Reading,
+    Replay,
+    ReplayedRun,
+    RunRecord,
+)
+from fa_registry.records.configurations import described_difference
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck
+from fa_registry.studies.executors.local import run_jobs, stop_on_signal
+from fa_registry.studies.worker_processes import supervise
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.backprop_check import backprop_check
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.code_fingerprint import packages_of
+from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
+from fa_registry.training.network_check import network_check
+from fa_registry.training.probe_context import FIRST_CREDITED
+from fa_registry.training.replay_from_seed import (
+    OFF,
+    ReplayResult,
+    SealedTraining,
+    asked_steps,
+    credit_in_training,
+    replay_training,
+)
+from fa_registry.training.specs import whole_number
+from fa_registry.training.task import Task, build_task
+from fa_registry.training.user_task import OWN_LOOP
+from fa_registry.workflows.cluster_options import asked_resources, check_reach
+from fa_registry.workflows.conformance import code_check
+from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights
+from fa_registry.workflows.options import RemeasureOptions
+from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.replays import asked_nonce, chosen_runs, recorded_epochs
+from fa_registry.workflows.selection import INTEGRITY_FAILURE, make_exclusion
+from fa_registry.workflows.stores import open_tracker
+from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
+from fa_registry.workflows.user_loops import of_own_loop
+
+LOG = logging.getLogger(__name__)
+ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
+# Starting a process takes 5 s of a core; measuring a run of the digits study again takes 1 s, and replaying an epoch of it 0.1 s.
+RUNS_A_PROCESS = 8
+EPOCHS_A_RUN = 10
+
+
+@dataclass(frozen=True)
+class RemeasuredRun:
+    """A run's record, and what was drawn and taken again of it, where it was; or no record, and the `gap` that says why."""
+
+    run: StoredRun
+    record: RunRecord | None = None
+    redrawn: ReplayResult | None = None
+    exclusion: Exclusion | None = None
+
+    @property
+    def text(self) -> str:
+        """How it went, in one line; what taking steps again cost is said here and in no report, where it would be no fact."""
+        if not self.record:
+            return self.exclusion.reason
+        again = self.redrawn
+        cost = f", {again.steps} steps again in {again.seconds:.2f} s" if again and again.steps else ""
+        return f"{self.record.integrity.state}{cost}"
+
+
+def remeasure_all(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    measuring: RemeasureOptions = RemeasureOptions(),
+    data_root: Path | None = None,
+    opened: Callable[[], Tracker] | None = None,
+) -> list[RemeasuredRun]:
+    """Every run gathered, in the order given. measuring: as `checked_measuring` returns it.
+
+    opened: how another process opens the tracker, where that is not by the address of a store. The figures do not depend on the
+    number of processes: each run is measured at its own thread count. Raises Interrupted on request.
+    """
+    opened = opened or partial(open_tracker, tracker.uri, create=False)
+    measuring = with_chosen(tracker, runs, measuring)
+    gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
+    gathered = _with_third_party(
+        tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
+    )
+    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
+    by_id = {record.run_id: record for record in records}
+    return [
+        dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
+        for outcome in gathered
+    ]
+
+
+def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
+    """Return the same with the runs that are trained again to their end; the nonce that chooses them is logged."""
+    if measuring.whole is not None:
+        return measuring
+    measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
+    chosen = chosen_runs(tracker, runs, measuring)
+    if chosen:
+        LOG.info("%d runs are trained again to their end; --nonce %s repeats the choice", len(chosen), measuring.nonce)
+    return dataclasses.replace(measuring, whole=chosen)
+
+
+def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
+    """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
+    numbers: dict[str, Any] = {}
+    for name, number in {
+        "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
+        "replay": asked_steps,
+        "nonce": asked_nonce,
+    }.items():
+        try:
+            numbers[name] = number(getattr(measuring, name))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
+    try:
+        resolve(measuring.device)
+    except ValueError as error:
+        if f"device: {error}" not in problems:  # of a study that is trained there too
+            problems.append(f"device: {error}")
+    return dataclasses.replace(measuring, **numbers)
+
+
+def _each(
+    tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
+) -> list[RemeasuredRun]:
+    """there: gathers a run in another process."""
+    if measuring.trust_logged:
+        shelf = SpillFile()
+        return [_laid(remeasure_one(tracker, run, measuring, data_root), run, shelf) for run in runs]
+    parts: dict[frozenset[str], list[int]] = {frozenset(): []}
+    for place, run in enumerate(runs):
+        parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
+    gathered: dict[int, RemeasuredRun] = {}
+    for packages, places in parts.items():  # those that import no other package first
+        part = [runs[place] for place in places]
+        outcomes = _part(tracker, part, there, measuring, data_root, bool(packages)) if part else []
+        gathered |= dict(zip(places, outcomes, strict=True))
+    return [gathered[place] for place in range(len(runs))]
+
+
+def _part(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    there: Callable,
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    third_party: bool,
+) -> list[RemeasuredRun]:
+    """Gather runs that import the same packages.
+
+    third_party: whether they import any. Such code may end its process, and the exit code of this one is an audit's answer. Where
+    this process has imported another package already, none of our metrics is measured in it.
+    """
+    if measuring.executor:
+        return _on_a_cluster(tracker, runs, there, measuring)
+    count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
+    run_all = supervise if third_party or IMPORTED else run_jobs
+    if count > 1 or run_all is supervise:
+        with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
+            return _run(tracker, runs, there, count, stop, run_all)
+
+    def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
+        return remeasure_one(tracker, run, measuring, data_root)
+
+    return _run(tracker, runs, here, 1, lambda: False, run_all)
+
+
+def _on_a_cluster(
+    tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions
+) -> list[RemeasuredRun]:
+    """Measured by the executor that was asked for, as a study is trained by it."""
+    executor = executors.CATALOG.get(measuring.executor)
+    resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
+    with executor.opened(resources) as room, stop_on_signal() as stop:
+        check_reach(tracker.uri, room)
+        most = room.at_once or _default_processes(runs, measuring)
+
+        def run_all(
+            jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, tell: EventSink
+        ) -> None:
+            executor.run(
+                jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), stop, tell
+            )
+
+        return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)
+
+
+def _in_one_step(
+    task: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
+) -> Generator[None, None, RemeasuredRun]:
+    """The task as executors take work: a generator, which waits for no device."""
+    return task(run, stop, report)
+    yield
+
+
+def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
+    """Return which other packages measuring a run imports, by its spec.json: a table anybody could edit.
+
+    factories: whether the model of a run that its author's own loop trained may be built, by code of the author's.
+    """
+    try:
+        path = tracker.artifact(run.run_id, schema.SPEC)
+        return packages_of(read_spec(path)) if path is not None else frozenset()
+    except RegistryError:  # it cannot be read, or names what is not installed: nothing of it is run but a factory
+        return frozenset({OWN_LOOP}) if factories else frozenset()
+
+
+def _with_third_party(
+    tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
+) -> Sequence[RemeasuredRun]:
+    """Add what third-party diagnostics measure of the runs that were recomputed; `there` measures one in another process."""
+    chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
+    if not chosen or not diagnostics.CATALOG.third_party():
+        return gathered
+    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in chosen]), len(chosen))
+    found = measured_apart([outcome.run for outcome in chosen], there, count)
+    records = {
+        outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
+        for outcome, extra in zip(chosen, found, strict=True)
+    }
+    return [
+        dataclasses.replace(outcome, record=records.get(outcome.run.run_id, outcome.record)) for outcome in gathered
+    ]
+
+
+def _third_party_there(
+    opened: Callable[[], Tracker],
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    run: StoredRun,
+    stop: Callable[[], bool],
+    report: Callable[[Any], None],
+) -> Measurements:
+    """In a worker of its own: what the diagnostics of other packages measure of a run."""
+    tracker = opened()
+    record = read_record(tracker, run)
+    with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
+        return _remeasured(tracker, record, data_root, members=usable_members())
+
+
+def _remeasured(
+    tracker: Tracker, record: RunRecord, data_root: Path | None, members: Mapping[str, Diagnostic]
+) -> Measurements:
+    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
+    task = build_task(record.spec, device_of(record.spec.device_class), data_root)
+    initial = _initial_weights(task, _sealed(tracker, record, task, feedback, RemeasureOptions()))
+    checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
+    return remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
+
+
+def remeasure_one(
+    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
+) -> RemeasuredRun:
+    """One run gathered; whatever goes wrong with it is told, not raised: the other runs go on."""
+    try:
+        with on_device(measuring.device):
+            return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
+    except IntegrityError as error:
+        return RemeasuredRun(
+            run, exclusion=make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
+        )
+    except Exception as error:
+        return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
+    return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be measured again: {error}", failure))
+
+
+def _gather_there(
+    opened: Callable[[], Tracker],
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    run: StoredRun,
+    stop: Callable[[], bool],
+    report: Callable[[Any], None],
+) -> RemeasuredRun:
+    """In a worker: a tracker cannot be sent there, how it is opened can."""
+    return remeasure_one(opened(), run, measuring, data_root)
+
+
+def _run(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    work: Callable,
+    processes: int,
+    stop: Callable[[], bool],
+    run_all: Callable[..., None],
+) -> list[RemeasuredRun]:
+    """run_all: `run_jobs` or `supervise`."""
+    gathered: dict[int, RemeasuredRun] = {}
+    shelf = SpillFile()
+    title = f"measuring {len(runs)} runs again" + (f", {processes} at a time" if processes > 1 else "")
+    with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
+
+        def hear(event: JobEvent) -> None:
+            progress.show(event)
+            if event.kind == "done":
+                gathered[event.index] = _laid(event.value, runs[event.index], shelf)
+            elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
+                error = event.value.strip().splitlines()[-1]
+                gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
+
+        run_all(runs, work, processes, stop, hear)
+    if len(gathered) < len(runs):
+        raise Interrupted("stopped while runs were measured again; nothing was judged")
+    return [gathered[index] for index in range(len(runs))]
+
+
+def _laid(outcome: RemeasuredRun, run: StoredRun, shelf: SpillFile) -> RemeasuredRun:
+    """run: as it was asked for; a worker sends a copy of it back, which is all in memory."""
+    if outcome.record:
+        shelf.spill(outcome.record)
+    return dataclasses.replace(outcome, run=run)
+
+
+def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
+    """How many training steps were taken again, for the report; nothing where none were asked for."""
+    taken = [outcome.redrawn for outcome in gathered if outcome.redrawn and outcome.redrawn.steps]
+    if taken:
+        steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
+        yield (
+            f"Of {len(taken)} runs training steps were taken again from the specification: {steps} of their {of} steps "
+            f"({100 * steps / of:.1f} %)."
+        )
+
+
+def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]) -> Replay:
+    """Return which runs were trained again to their end and what came of it, for the report."""
+    runs = []
+    for outcome in gathered:
+        if outcome.run.run_id in measuring.whole:
+            checks = outcome.record.integrity.checks if outcome.record else ()
+            found = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
+            runs.append(ReplayedRun(outcome.run.run_id, found.outcome, found.detail))
+    return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
+
+
+def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
+    """Return how many processes pay for measuring these runs and for their whole replays. One on a GPU, as for training."""
+    if torch.cuda.is_available():
+        return 1
+    whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
+    replayed = sum(int(epochs) for epochs in whole if epochs.isdecimal() and len(epochs) < 9)
+    return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
+
+
+# From a stored run to a record whose figures were recomputed from its artifacts.
+
+
+def remeasure_run(
+    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
+) -> tuple[RunRecord, ReplayResult | None]:
+    """The run's record; unless trusted, with every figure measured again and compared with what was logged.
+
+    Then too what follows from its specification is drawn again, and its first steps are taken again: what that cost comes
+    second, see training.replay_from_seed.
+    Raises IntegrityError when a file is missing or is not the one that was recorded.
+    """
+    logged = read_record(tracker, run)
+    bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
+    record, redrawn = _measured(tracker, bare, measuring, data_root)
+    if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
+        record = without_input_site(record)
+    checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
+    return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
+
+
+def _measured(
+    tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, data_root: Path | None
+) -> tuple[RunRecord, ReplayResult | None]:
+    """The record as logged, its figures measured again and compared unless trusted."""
+    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    code = code_check(record)
+    # Whatever of it is believed, every file that was recorded must be the recorded one.
+    check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
+    if OWN_LOOP in record.provenance:
+        return of_own_loop(tracker, record, measuring.factories), None
+    if measuring.trust_logged:
+        lost = schema.FEEDBACK in record.digests and feedback is None
+        held = [] if record.spec.weights and code.outcome == "agrees" else [code]
+        record = dataclasses.replace(record, integrity=with_checks(record.integrity, held))
+        return (_without_credits(record) if lost else record), None
+    checkpoint = tracker.artifact(record.run_id, schema.FINAL)
+    if checkpoint is None:
+        raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
+    hindrance = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
+    if code.outcome != "agrees" or hindrance:
+        check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
+    try:
+        with pinned_threads(int(record.measurements.conventions["threads"])):
+            task = build_task(record.spec, device_of(record.spec.device_class), data_root)
+            sealed = _sealed(tracker, record, task, feedback, measuring)
+            redrawn = replay_training(task, sealed, measuring.replay, record.run_id in (measuring.whole or ()))
+            recorded = record.measurements.conventions
+            initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
+            again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
+            # of an adopted run, and without the feedback state, the method cannot be asked
+            lost = bool(task.feedback.state_dict()) and feedback is None
+            unasked = measuring.replay == OFF or lost or task.spec.weights
+            # an adopted run names the code that measured it: no check can say which code trained it
+            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)])]
+            checks += [] if task.spec.weights else [code]
+            further = (backprop_check(task, NO_FEEDBACK if lost else ""), network_check(task, again))
+            checks += [check for check in further if check]
+    except IntegrityError as error:
+        raise IntegrityError(f"run {record.run_id}: {error}") from error
+    logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
+    integrity = with_checks(compare(logged, again), checks)
+    merged_figures = merged(record.measurements, again)
+    return dataclasses.replace(record, measurements=merged_figures, integrity=integrity), redrawn
+
+
+def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
+    """The kept file's, else those that the specification gives, if the run says what they were. task: as `prepare` draws it."""
+    if sealed.initial:
+        return load_tensors(sealed.initial, sealed.digests["initial"])
+    drawn = task.network.state_dict()
+    return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
+
+
+def _sealed(
+    tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: RemeasureOptions
+) -> SealedTraining:
+    """The sealed files that a redraw is held against. task: says what machine this is."""
+    digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
+    # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
+    initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
+    content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
+    step, early = schema.sealed_step(record.digests), None
+    if step is not None:
+        digests["early"] = record.digests[schema.step_checkpoint(step)]
+        early = tracker.artifact(record.run_id, schema.step_checkpoint(step))
+        if early is None:
+            raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
+    elsewhere = described_difference(record.measurements.conventions, machine(task))
+    exact = task.device.type == "cpu" and not elsewhere
+    ran = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
+    ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
+    later = {
+        epoch: (path, record.digests[name])
+        for epoch, name in ends.items()
+        if name in record.digests and (path := tracker.artifact(record.run_id, name))
+    }
+    recorded = recorded_epochs(tracker, record, measuring, ran)
+    return SealedTraining(initial, content, feedback, early, step, digests, later, ran, exact, elsewhere, recorded)
+
+
+def _without_credits(record: RunRecord) -> RunRecord:
+    """The record with every figure that needs the lost feedback state struck out."""
+    absent = Reading(None, NO_FEEDBACK)
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
+    lost = {quantity for card in cards for quantity in card.needs_credit}
+    measured = record.measurements
+    sites = {name: tuple(absent for _ in row) if name in lost else row for name, row in measured.sites.items()}
+    scalars = {name: absent if name in lost else reading for name, reading in measured.scalars.items()}
+    measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
+    integrity = Integrity("unverifiable", ("the feedback file is missing",))
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity)

@@ -1,0 +1,99 @@
+"""What the runs of a store are at: which epoch, how fast, what fired; one question to the store a look."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.lease import HeartbeatMonitor
+from fa_registry.workflows.stores import open_tracker
+
+EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
+DIGITS = re.compile(r"[0-9]{1,6}")
+FIRST_FIRE = schema.first_fire_tag("")
+HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accuracy"]}  # field: metric
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run as the store's tables tell of it, which an audit does not believe; None and empty where they do not.
+
+    epoch, epochs: measured, and asked for. fired: rule → epoch of its first fire. rate: epochs a second. left: seconds. silent:
+    seconds since whoever watches has seen a new sign of life; of a run that gives none, or has just been seen first, 0.
+    """
+
+    run_id: str
+    name: str
+    study: str
+    status: str
+    epoch: int | None
+    epochs: int | None
+    h_L: float | None
+    g_L: float | None
+    accuracy: float | None
+    fired: dict[str, str]
+    rate: float | None
+    left: float | None
+    silent: float
+
+
+@dataclass
+class StatusPoller:
+    """Looks at the runs of a store again and again. study: of one study alone; most: the newest so many."""
+
+    tracker: Tracker
+    study: str = ""
+    most: int = 50
+    clock: Callable[[], float] = time.time
+    signs: HeartbeatMonitor = field(default_factory=HeartbeatMonitor)
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def poll(self) -> list[RunStatus]:
+        """Those at work first, then the others, newest first."""
+        tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: self.study} if self.study else {})
+        runs = self.tracker.search(tags, most=self.most)
+        return sorted(map(self._row, runs), key=lambda row: row.status != "running")
+
+    def _row(self, run: StoredRun) -> RunStatus:
+        written = EPOCH.fullmatch(run.tags.get(schema.TAG_EPOCH, ""))
+        epoch = int(written[1]) if written else None
+        epochs = int(written[2]) if written and written[2] != "?" else None
+        is_running = run.state == "RUNNING"
+        rate = self._rate(run, epoch) if is_running and epoch is not None else None
+        return RunStatus(
+            run_id=run.run_id,
+            name=run.name,
+            study=run.tags.get(schema.TAG_STUDY, ""),
+            status="running" if is_running else run.tags.get(schema.TAG_STATUS, run.state.lower()),
+            epoch=epoch,
+            epochs=epochs,
+            **{name: run.metrics.get(metric) for name, metric in HEADLINES.items()},
+            fired={
+                tag.removeprefix(FIRST_FIRE): at for tag, at in sorted(run.tags.items()) if tag.startswith(FIRST_FIRE)
+            },
+            rate=rate,
+            left=(epochs - epoch) / rate if rate and epochs is not None and epochs >= epoch else None,
+            silent=self.signs.seconds_since_heartbeat(run) if is_running else 0.0,
+        )
+
+    def _rate(self, run: StoredRun, epoch: int) -> float | None:
+        """Return the epochs a second since this watcher first saw the run, at the first look since the run began or went on."""
+        began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
+        if epoch == began:
+            resumed = run.tags.get(schema.TAG_RESUMED, "")
+            began, when = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
+        passed = self.clock() - when
+        return (epoch - began) / passed if passed > 0 and epoch > began else None
+
+
+def watcher(store: str = "", study: str = "", most: int = 50) -> StatusPoller:
+    """Of a store that is there."""
+    return StatusPoller(open_tracker(store, create=False), study, most)
+
+
+def is_anybody_at_work(rows: Sequence[RunStatus]) -> bool:
+    return any(row.status == "running" for row in rows)

@@ -1,0 +1,101 @@
+"""The new verb: a file of one's own that runs as it is, in a package with its entry point and its test."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fa_registry import architectures, bundled_files, datasets, diagnostics, methods
+from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.studies import study
+
+FOLDER = bundled_files.templates() / "new"
+FAMILIES = {  # kind: its entry point's family, and who holds the names that are taken
+    "method": ("methods", methods.CATALOG),
+    "architecture": ("architectures", architectures.CATALOG),
+    "dataset": ("datasets", datasets.CATALOG),
+    "diagnostic": ("diagnostics", diagnostics.CATALOG),
+}
+KINDS = (*FAMILIES, "study")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+NEXT = {
+    "method": (
+        "python -m fa_registry.testing {name} --architecture resmlp",
+        "fa-registry train --method {name} --seed 1 --epochs 3",
+    ),
+    "architecture": ("fa-registry train --method dfa --architecture {name} --seed 1 --epochs 3",),
+    "dataset": ("fa-registry train --method dfa --dataset {name} --seed 1 --epochs 3",),
+    "diagnostic": (
+        "fa-registry card {name} --family diagnostics",
+        "fa-registry train --method dfa --seed 1 --epochs 3",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """What was written, and the commands that come next."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    commands: tuple[str, ...]
+
+
+def new(kind: str, name: str, out: str = "") -> Skeleton:
+    """Write the skeleton of `kind` (one of KINDS) as `name` into a new folder of that name in `out` [here].
+
+    Raises InvalidFields that names all that is wrong, before anything is written; nothing that is there is written over.
+    """
+    folder = Path(out or ".") / name
+    problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
+    problems += _unfit(kind, name)
+    if not problems and (folder.exists() or folder.is_symlink()):
+        problems.append(f"out: {folder} is there already; nothing was written")
+    if problems:
+        raise InvalidFields("new", problems)
+    texts = _study() if kind == "study" else _package(kind, name)
+    for path, text in texts.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_named(text, kind, name), encoding="utf-8")
+    return Skeleton(folder, tuple(folder / path for path in texts), _commands(kind, name, folder))
+
+
+def _unfit(kind: str, name: str) -> list[str]:
+    """Why it cannot be called so: it is the name of a package, of a module and of a member at once."""
+    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+        return [f"name: expected a name of a Python package, as my_{kind}: small letters, digits, _; found {name!r}"]
+    taken = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
+    return [f"name: there is a {kind} {name} already; choose another"] if name in taken else []
+
+
+def _study() -> Mapping[str, str]:
+    return {"study.toml": (FOLDER / "study.toml").read_text(encoding="utf-8")}
+
+
+def _package(kind: str, name: str) -> Mapping[str, str]:
+    sources = {
+        "pyproject.toml": "pyproject.toml",
+        f"{name}/{kind}.py": f"{kind}.py",
+        f"tests/test_{name}.py": f"tests/{kind}.py",
+    }
+    texts = {path: (FOLDER / source).read_text(encoding="utf-8") for path, source in sources.items()}
+    return {**texts, f"{name}/__init__.py": ""}
+
+
+def _named(text: str, kind: str, name: str) -> str:
+    """With the name in the place of the skeleton's."""
+    family = FAMILIES[kind][0] if kind in FAMILIES else ""
+    named = text.replace("FAMILY", family).replace("KIND", kind)
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    return named.replace("Skeleton", camel).replace("skeleton", name)
+
+
+def _commands(kind: str, name: str, folder: Path) -> tuple[str, ...]:
+    if kind == "study":
+        return (f"fa-registry study {folder} --dry-run", f"fa-registry run {folder}")
+    checks = (f"pip install --editable {folder}", f"python -m pytest {folder}")
+    return (*checks, *(command.format(name=name) for command in NEXT[kind]))

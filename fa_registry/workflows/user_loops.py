@@ -1,0 +1,123 @@
+"""What an audit can say of a run that a loop of its author's own trained: measured again where the reader vouches for the model.
+
+A factory is code that a file of the store names. It is imported only where the person who audits names it too (`--factory`): a
+stranger's store could name any function there is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from fa_registry import diagnostics
+from fa_registry.errors import IntegrityError, UsageError
+from fa_registry.metrics import REFERENCE_CHECK
+from fa_registry.protocol.evidence_rules import MEASURING
+from fa_registry.protocol.integrity import compare, with_checks
+from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Tracker
+from fa_registry.training.checkpoint import load_into, load_tensors
+from fa_registry.training.devices import pinned_threads, threads_refused
+from fa_registry.training.input_validation import Checks
+from fa_registry.training.probe_context import least_error_of
+from fa_registry.training.reference import WIDTHS
+from fa_registry.training.user_model import UserCreditRule, measured, own_network
+from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
+
+TOLD = "accuracy, losses and whatever its credit gave are as its author says"
+OF_STATES = {
+    "h_norm",
+    "growth",
+    "growth_init",
+    "growth_max",
+    "growth_init_max",
+    "h_L",
+}  # metrics that no gradient is needed for
+
+
+def from_factory(path: str) -> nn.Module:
+    """The model that `package.module:function` builds, called without arguments; UsageError where it does not."""
+    module, _, name = path.partition(":")
+    try:
+        model = getattr(importlib.import_module(module), name)()
+    except Exception as error:
+        raise UsageError(
+            f"factory {path!r}: {type(error).__name__}: {error}; expected package.module:function"
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"factory {path!r}: expected it to build an nn.Module, found a {type(model).__name__}")
+    return model
+
+
+def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
+    """The record with what can be measured again of it: all that needs no credit, where its factory is among `factories`.
+
+    Raises IntegrityError where its files are not those of one run.
+    """
+    story = record.provenance[OWN_LOOP]
+    factory = str(story.get("factory", ""))
+    why = f"its factory {factory} was not vouched for (--factory)" if factory else "no factory of its model was given"
+    if not factory or factory not in factories:
+        words = f"trained by a loop of its author's own, {story.get('script', '')}: figures are as measured while it trained; {why}"
+        return dataclasses.replace(
+            record, integrity=Integrity("unverifiable", (words,), (Check(MEASURING, "not possible", words),))
+        )
+    threads = int(record.measurements.conventions["threads"])
+    if refused := threads_refused(threads):
+        check = Check(MEASURING, "not possible", refused)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (refused,), (check,)))
+    with pinned_threads(threads):
+        again, objection = _measured_again(tracker, record, story)
+    held = _without_word(record.measurements, again, objection)
+    words = f"trained by a loop of its author's own, {story.get('script', '')}: {TOLD}"
+    return dataclasses.replace(
+        record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", words)])
+    )
+
+
+def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:
+    files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
+    if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
+        raise IntegrityError(f"run {record.run_id}: {', '.join(missing)} missing")
+    model = from_factory(str(story["factory"]))
+    load_into(model, files[schema.FINAL], record.digests[schema.FINAL])
+    batch = load_tensors(files[EVALUATION], record.digests[EVALUATION])
+    checks = Checks(f"run {record.run_id}")
+    gradient = str(story.get("gradient", ""))
+    declared = (story.get("sites", ()), story.get("skip") or "outside", story.get("readout", ""), gradient)
+    network = own_network(checks, model, *declared)
+    checks.finish()
+    members = diagnostics.CATALOG.built_in().values()
+    wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
+    task = UserTask(record.spec, model, (batch["x"], batch["y"]), 0)
+    least_error = least_error_of(record.measurements.conventions)
+    rule = UserCreditRule("audit", model, None, None, 0)
+    found, reference = measured(network, *task.eval_batch, rule, wanted, least_error)
+    return task.with_conventions(found, reference.source), reference.check.objection if reference.check else ""
+
+
+def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
+    """Return of the logged metrics those that the weights and the batch alone give.
+
+    The check of the reference is left out: its first direction is the credit. objection: the reason of metrics that can have no
+    value; a logged value of one is compared.
+    """
+
+    def is_known(reading: Reading) -> bool:
+        return reading.value is not None or bool(objection and reading.reason == objection)
+
+    sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
+    scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
+    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # an estimate is sharper along the credit
+        sites = {name: row for name, row in sites.items() if name in OF_STATES}
+        scalars &= OF_STATES
+    return dataclasses.replace(
+        logged,
+        sites={name: row for name, row in logged.sites.items() if name in sites},
+        scalars={name: reading for name, reading in logged.scalars.items() if name in scalars},
+    )
