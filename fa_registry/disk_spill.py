@@ -29,16 +29,16 @@ Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # how it is rea
 
 
 class SpilledFields:
-    """A frozen dataclass of which the fields named in SHELVED may lie on a shelf; whoever asks for one sees no difference.
+    """A frozen dataclass of which the fields named in SPILLED_FIELDS may lie on a shelf; whoever asks for one sees no difference.
 
     Their values are read, never changed. None of them may have a plain default: Python would find that one and ask no further.
     What dataclasses.replace makes is in memory as a whole.
     """
 
-    SHELVED: ClassVar[tuple[str, ...]] = ()
+    SPILLED_FIELDS: ClassVar[tuple[str, ...]] = ()
 
     def __getattr__(self, name: str) -> Any:  # Python asks for what it did not find
-        if name in self.SHELVED and LIES in vars(self):
+        if name in self.SPILLED_FIELDS and LIES in vars(self):
             read, offset, length = vars(self)[LIES]
             return read(offset, length)[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -46,7 +46,7 @@ class SpilledFields:
     def __getstate__(self) -> dict[str, Any]:
         """All of it, for a copy or another process."""
         state = {name: value for name, value in vars(self).items() if name != LIES}
-        return state | {name: getattr(self, name) for name in self.SHELVED}
+        return state | {name: getattr(self, name) for name in self.SPILLED_FIELDS}
 
 
 def replace_fields(record: R, **fields: Any) -> R:
@@ -64,10 +64,10 @@ class SpillFile:
         self._file: _File | None = None
 
     def spill(self, record: R) -> R:
-        """The same record, with its SHELVED fields in the file; one of the first, or one that lies already, as it is."""
+        """The same record, with its SPILLED_FIELDS fields in the file; one of the first, or one that lies already, as it is."""
         self._laid += 1
         if HERE and self._laid > AS_THEY_ARE and LIES not in vars(record):
-            fields = {name: vars(record)[name] for name in record.SHELVED}
+            fields = {name: vars(record)[name] for name in record.SPILLED_FIELDS}
             try:
                 self._file = self._file or _File()
                 lies = self._file.write(fields)

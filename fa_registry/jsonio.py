@@ -194,8 +194,8 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
             wanted = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
             expected.setdefault(path, []).append(wanted)
             given[path] = describe_value(error["input"])
-    for path, words in expected.items():
-        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(words))}, found {given[path]}"
+    for path, text in expected.items():
+        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(text))}, found {given[path]}"
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:

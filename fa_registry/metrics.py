@@ -82,9 +82,9 @@ class Metric:
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
-    def beside_control(self) -> bool:
+    def compared_with_control(self) -> bool:
         """Whether it compares with the frozen control, so that a control has none."""
-        return self.name in BESIDE_CONTROL
+        return self.name in NEIGHBOUR_CONTROL
 
     @property
     def with_deviation(self) -> bool:
@@ -359,8 +359,8 @@ DECLARED: Known = MappingProxyType(
                 alone=f"Γ, {HEADLINE_GAMMA}",
             ),
             *(
-                Metric(name, "Γ", words, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {words}")
-                for name, words in {**AGGREGATES, SPREAD: "largest minus smallest aggregate"}.items()
+                Metric(name, "Γ", text, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {text}")
+                for name, text in {**AGGREGATES, SPREAD: "largest minus smallest aggregate"}.items()
             ),
             Metric(
                 "accuracy",
@@ -436,7 +436,7 @@ NOTE_TABLE = (
 )
 PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
 WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
-BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+NEIGHBOUR_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
 LAST_SITE = "_L"
 # What a report holds of every epoch, and of every site and some epochs.
 TRAJECTORY = (

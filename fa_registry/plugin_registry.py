@@ -177,8 +177,8 @@ class Catalog:
         except (RegistryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever its code raises on import, as a card that lacks a field, or sys.exit
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise PluginError(f"{what}: {location.file} cannot be imported: {words}") from error
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
         if member is None:
             raise PluginError(f"{what}: {location.file} binds no {location.attribute}")
         place = f"{location.module}:{location.attribute}"

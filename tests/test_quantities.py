@@ -34,7 +34,7 @@ from fa_registry.metrics import (
     subject_of,
 )
 from fa_registry.records import Reading
-from fa_registry.reporting.labels import means_in_words
+from fa_registry.reporting.labels import means_in_text
 from fa_registry.reporting.text.filters import KINDS
 from fa_registry.statistics import summary
 
@@ -177,7 +177,7 @@ def test_a_table_says_its_means_once():
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth", "g_L"))
     columns = map(quantity_of, ("accuracy", "h_L", "growth", "growth_max", "g_L"))
     assert (
-        means_in_words(columns) == f"arithmetic means over seeds, geometric means of {length}, {growth} and {gradient}"
+        means_in_text(columns) == f"arithmetic means over seeds, geometric means of {length}, {growth} and {gradient}"
     )
-    assert means_in_words([quantity_of("h_L")]) == f"arithmetic means over seeds, geometric means of {length}"
-    assert means_in_words([quantity_of("gamma")]) == "arithmetic means over seeds"
+    assert means_in_text([quantity_of("h_L")]) == f"arithmetic means over seeds, geometric means of {length}"
+    assert means_in_text([quantity_of("gamma")]) == "arithmetic means over seeds"

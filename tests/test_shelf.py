@@ -17,7 +17,7 @@ from fa_registry.disk_spill import SpilledFields, SpillFile, replace_fields
 
 @dataclass(frozen=True)
 class Word(SpilledFields):
-    SHELVED = ("letters", "counts")
+    SPILLED_FIELDS = ("letters", "counts")
 
     name: str
     letters: tuple[str, ...]
@@ -35,7 +35,7 @@ def all_lie(monkeypatch):
 
 
 def lies(record) -> bool:
-    return not {*record.SHELVED} & {*vars(record)}
+    return not {*record.SPILLED_FIELDS} & {*vars(record)}
 
 
 def test_what_lies_there_is_as_it_was():

@@ -32,8 +32,8 @@ class Following:
 
     def epoch(self, metrics: Mapping[str, Any], accuracy: str, loss: str) -> None:
         """The next epoch, with what the trainer's metrics hold under these names."""
-        told = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
-        self._run.epoch(**{name: float(value) for name, value in told.items() if value is not None})
+        reported = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
+        self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 
     def end(self, error: BaseException | None = None) -> None:
         """End the run as it went."""

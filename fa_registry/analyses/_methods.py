@@ -99,9 +99,9 @@ def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -
     unit: of its numbers, where the catalogue leaves it to a card. where: of which site it is, `at site 0`.
     """
     known = quantity_of(quantity)
-    words = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
+    text = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
     mean = ", geometric mean over seeds" if is_scale(quantity) else ""
-    return AnalysisColumn(name, f"{words}{mean}", unit or known.unit, known.kind)
+    return AnalysisColumn(name, f"{text}{mean}", unit or known.unit, known.kind)
 
 
 def estimate(

@@ -173,11 +173,11 @@ def _row(
 ) -> dict[str, AnalysisCell]:
     cells = {}
     for chosen in ladder:
-        words = {run.record.run_id: _decision(run, known, chosen, decide) for run in method.runs}
-        word = worst(words.values())
-        ids = tuple(run_id for run_id, one in words.items() if one == word)
-        rejected = sum(one == "rejects" for one in words.values())
-        cells[name_of(chosen)] = AnalysisCell(Reading(float(rejected)), text=word, run_ids=ids, n=len(words))
+        text = {run.record.run_id: _decision(run, known, chosen, decide) for run in method.runs}
+        word = worst(text.values())
+        ids = tuple(run_id for run_id, one in text.items() if one == word)
+        rejected = sum(one == "rejects" for one in text.values())
+        cells[name_of(chosen)] = AnalysisCell(Reading(float(rejected)), text=word, run_ids=ids, n=len(text))
     return {**method.cells, **cells}
 
 
@@ -190,14 +190,14 @@ def _count(
 ) -> dict[str, AnalysisCell]:
     by_method = [[(run.record.run_id, _decision(run, known, chosen, decide)) for run in one.runs] for one in methods]
     runs = [pair for pairs in by_method for pair in pairs]
-    words = [worst(word for _, word in pairs) for pairs in by_method]
-    counts, tally = Counter(words), Counter(word for _, word in runs)
+    text = [worst(word for _, word in pairs) for pairs in by_method]
+    counts, tally = Counter(text), Counter(word for _, word in runs)
     ids = {word: tuple(run_id for run_id, one in runs if one == word) for word in tally}
 
     def number(value: int, word: str = "") -> AnalysisCell:
         return AnalysisCell(Reading(float(value)), run_ids=ids.get(word, ()))
 
-    rejected = [method.label for method, word in zip(methods, words, strict=True) if word == "rejects"]
+    rejected = [method.label for method, word in zip(methods, text, strict=True) if word == "rejects"]
     return {
         "instruments": AnalysisCell(text=name_of(chosen)),
         "methods_rejected": number(counts["rejects"], "rejects"),

@@ -14,9 +14,9 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 
 PREFIX = "gamma_"
-NAMES = {name.removeprefix(PREFIX): words for name, words in AGGREGATES.items()}
+NAMES = {name.removeprefix(PREFIX): text for name, text in AGGREGATES.items()}
 GAMMA = symbol_of("gamma")
-EIGHT = tuple(AnalysisColumn(name, words, "cosine", "cos") for name, words in NAMES.items())
+EIGHT = tuple(AnalysisColumn(name, description, "cosine", "cos") for name, description in NAMES.items())
 SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight", "cosine", "cos")
 RATIO = AnalysisColumn("ratio", "largest over smallest in size, where all have one sign", "ratio", "num")
 COLUMNS = (
@@ -71,8 +71,8 @@ def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
     if missing:
         return AnalysisCell(missing, run_ids=ids)
     if min(values) <= 0 <= max(values):
-        words = "one of them is 0" if 0.0 in values else "the eight differ in sign"
-        return AnalysisCell(Reading(None, f"no ratio: {words}"), run_ids=ids)
+        text = "one of them is 0" if 0.0 in values else "the eight differ in sign"
+        return AnalysisCell(Reading(None, f"no ratio: {text}"), run_ids=ids)
     sizes = sorted(map(abs, values))
     return AnalysisCell(Reading.of(sizes[-1] / sizes[0]), run_ids=ids)
 
@@ -138,9 +138,9 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
     row = counted[sizes.index(largest)]
     site = f"site {row['site'].reading.value:.0f}"
     carries = largest / total > 0.5 and len(sizes) > 1
-    words = site if carries else "none" if len(sizes) > 1 else f"{site}, the only one"
+    text = site if carries else "none" if len(sizes) > 1 else f"{site}, the only one"
     return {
-        "carrier": AnalysisCell(text=words),
+        "carrier": AnalysisCell(text=text),
         "share": AnalysisCell(Reading(largest / total), run_ids=row["gamma"].run_ids),
     }
 

@@ -103,7 +103,7 @@ def _row(method: MethodRuns, beside: Mapping[str, RunRecord]) -> dict[str, Analy
 
 def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, AnalysisCell]]]) -> dict[str, AnalysisCell]:
     known = [row["margin"].reading.value for _, row in several if row["margin"].reading.value is not None]
-    words = {
+    text = {
         outcome: ", ".join(
             one.group.setting or _network(one) for one, _ in several if one.group.verdict.outcome == outcome
         )
@@ -114,8 +114,8 @@ def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, Analysi
         "architectures": AnalysisCell(Reading(float(len({_network(one) for one, _ in several})))),
         "above": AnalysisCell(Reading(float(sum(value > 0 for value in known)))),
         "settings": AnalysisCell(Reading(float(len(known)))),
-        "passes": AnalysisCell(text=words["pass"] or "nowhere"),
-        "fails": AnalysisCell(text=words["fail"] or "nowhere"),
+        "passes": AnalysisCell(text=text["pass"] or "nowhere"),
+        "fails": AnalysisCell(text=text["fail"] or "nowhere"),
     }
 
 

@@ -122,16 +122,16 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
         name: AnalysisCell(Reading(float(len(states[state]))), run_ids=_ids(states[state]))
         for name, state in (("fired", "fires"), ("never", "never"), ("unknown", "unknown"))
     }
-    words = ", ".join(one.text for one in fires)
+    text = ", ".join(one.text for one in fires)
     if len({one.text for one in fires}) == 1 and len(fires) > 1 and not states["fires"]:
-        words = f"{fires[0].text}, {len(fires)} of {len(fires)}"
+        text = f"{fires[0].text}, {len(fires)} of {len(fires)}"
     ranks = {"earliest": 0.0, "median": 0.5, "latest": 1.0}
     return {
         **method.cells,
         "rule": AnalysisCell(text=rule.code),
         **counts,
         **{name: _order(fires, place) for name, place in ranks.items()},
-        "epochs": AnalysisCell(text=words),
+        "epochs": AnalysisCell(text=text),
     }
 
 

@@ -31,7 +31,7 @@ from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
 from fa_registry.statistics import paired_difference
 
 SHOWN = 5  # methods that a remark names
-RUNG = re.compile(r"ladder_(\d{1,9})")
+DEPTH = re.compile(r"ladder_(\d{1,9})")
 ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
@@ -60,9 +60,9 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     controls = _controls(report)
     rows, bare = [], []
     for method in trained(report):
-        rungs = _rungs(method, controls)
-        rows += [_row(method, count, rungs) for count in sorted(rungs)]
-        bare += [f"{method.label} in {method.group.setting}"] if len(rungs) < 3 else []
+        depths = _depths_value(method, controls)
+        rows += [_row(method, count, depths) for count in sorted(depths)]
+        bare += [f"{method.label} in {method.group.setting}"] if len(depths) < 3 else []
     tables = (
         AnalysisTable("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
         AnalysisTable("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
@@ -77,7 +77,7 @@ def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
-        if RUNG.fullmatch(spec.control):
+        if DEPTH.fullmatch(spec.control):
             found[_key(spec, spec.control == "ladder_0"), spec.control] = (group.method, group.runs)
         elif spec.control == "frozen":
             found[spec.setting.identity, "frozen"] = (group.method, group.runs)
@@ -88,32 +88,34 @@ def _key(spec: RunSpec, bare: bool) -> str:
     return seeds_key(dataclasses.replace(spec, control="none", penalty=0.0 if bare else spec.penalty))
 
 
-def _rungs(method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[int, tuple[str, Runs]]:
+def _depths_value(
+    method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
+) -> dict[int, tuple[str, Runs]]:
     """k → how the rung is called, and its runs."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
-    trained = {int(rung[1]) for _, name in controls if (rung := RUNG.fullmatch(name))}
+    trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
     for count in sorted(
         {0, *trained}
     ):  # not all below the blocks: a specification of others may say any number of them
         if count >= blocks:
             break
-        rung = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
-        if rung is None and not count:
-            rung = controls.get((spec.setting.identity, "frozen"))
-        found |= {count: rung} if rung else {}
+        depth = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
+        if depth is None and not count:
+            depth = controls.get((spec.setting.identity, "frozen"))
+        found |= {count: depth} if depth else {}
     return found
 
 
 def _blocks(method: MethodRuns) -> int:
     """L, by the network's option or by the sites that were measured."""
-    said = method.runs[0].record.spec.architecture_options.get("num_blocks")
+    statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
-    return int(said) if jsonio.is_finite(said) else max(rows, default=1) - 1
+    return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1
 
 
-def _row(method: MethodRuns, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> dict[str, AnalysisCell]:
-    name, runs = rungs[count]
+def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]]) -> dict[str, AnalysisCell]:
+    name, runs = depths[count]
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
@@ -121,7 +123,7 @@ def _row(method: MethodRuns, count: int, rungs: Mapping[int, tuple[str, Runs]]) 
         "blocks": AnalysisCell(Reading(float(_blocks(method)))),
         RUNS.name: AnalysisCell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
         ACCURACY.name: mean_cell(runs, "accuracy"),
-        "gain": _gain(runs, rungs[0][1] if 0 in rungs else ()),
+        "gain": _gain(runs, depths[0][1] if 0 in depths else ()),
         "of": AnalysisCell(text=name),
     }
 
@@ -170,8 +172,8 @@ def _depth(
 
 def silence(analysis: Analysis) -> str:
     """A foot and a top alone are no ladder."""
-    rungs = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
-    climbs = max(rungs.values(), default=0) > 2 or analysis.table("depth").rows
+    depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
+    climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
     return "" if climbs else "no rung was run between the ends of any method, and no method at two depths"
 
 

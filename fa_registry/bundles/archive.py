@@ -41,7 +41,9 @@ class Manifest:
     sizes: Mapping[str, int]
 
 
-def pack(folder: Path, out: Path, told: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None) -> Manifest:
+def pack(
+    folder: Path, out: Path, reported: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
+) -> Manifest:
     """Everything below `folder` as one zip at `out`; the same files give the same bytes. told: the manifest's other fields.
 
     sign: the manifest's bytes → its signature, see signing. What was at `out` is replaced when the new file is whole.
@@ -49,7 +51,7 @@ def pack(folder: Path, out: Path, told: Mapping[str, Any], sign: Callable[[bytes
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
     sizes = {name: (folder / name).stat().st_size for name in names}
-    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **told)
+    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **reported)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}{process_ownership.owner_suffix()}")
     try:
@@ -100,11 +102,11 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
         raise IntegrityError(f"{path.name} holds no {MANIFEST}: it is no bundle of fa_registry")
-    told = _bounded(archive, path, MANIFEST)
+    reported = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
-    if seal is None or seal[1].decode() != hashlib.sha256(told).hexdigest():
+    if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
         raise IntegrityError(f"{path.name}: {MANIFEST} is not as it was packed")
-    manifest = _manifest(told, path)
+    manifest = _manifest(reported, path)
     extra = sorted(set(listed) - set(manifest.files) - {MANIFEST, SIGNATURE})
     lost = sorted(set(manifest.files) - set(listed))
     if extra or lost or manifest.sizes.keys() != manifest.files.keys():
@@ -115,8 +117,8 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     return manifest, _bounded(archive, path, SIGNATURE) if SIGNATURE in listed else b""
 
 
-def _manifest(told: bytes, path: Path) -> Manifest:
-    raw = jsonio.loads(told.decode())
+def _manifest(reported: bytes, path: Path) -> Manifest:
+    raw = jsonio.loads(reported.decode())
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
@@ -209,9 +211,9 @@ def _first_difference(left: Path, right: Path) -> int:
 
 
 def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, out: Path) -> None:
-    told = {MANIFEST: manifest, **({SIGNATURE: signature} if signature else {})}
+    reported = {MANIFEST: manifest, **({SIGNATURE: signature} if signature else {})}
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in told.items():
+        for name, data in reported.items():
             archive.writestr(_entry(name), data)
         for name in names:
             archive.writestr(_entry(name), (folder / name).read_bytes())

@@ -25,8 +25,8 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 def signed(manifest: bytes, key: Path) -> bytes:
     """The signature's file: public key and signature, as JSON. key: a PEM file with a private Ed25519 key, without a password."""
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
-    told = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
-    return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in told.items()}).encode()
+    reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
+    return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
@@ -37,9 +37,9 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
             raise IntegrityError("the bundle is not signed, and a signature was asked for")
         return "nobody signed it"
     try:
-        told = json.loads(signature)
-        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(told["public_key"], validate=True))
-        public.verify(base64.b64decode(told["signature"], validate=True), manifest)
+        reported = json.loads(signature)
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(reported["public_key"], validate=True))
+        public.verify(base64.b64decode(reported["signature"], validate=True), manifest)
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
             "the signature is not of this bundle: it, or the manifest, was changed after it was made"

@@ -30,7 +30,7 @@ class _OnStandardError(logging.Handler):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     """Inside, what this package logs is printed on standard error, and nowhere else."""
     log, handler = logging.getLogger("fa_registry"), _OnStandardError()
     before = log.level, log.propagate
@@ -79,7 +79,7 @@ class RegistryGroup(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """The verb; exits with the error's code."""
         try:
-            with _told(), _launched(context):
+            with _reported(), _launched(context):
                 return super().invoke(context)
         except RegistryError as error:
             print_err(f"fa-registry: {error}")
@@ -113,6 +113,6 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 
-for verbs in (train, models, audit, compare, analyse, inspect):
-    for verb in verbs.VERBS:
-        main.add_command(verb)
+for commands in (train, models, audit, compare, analyse, inspect):
+    for command in commands.COMMANDS:
+        main.add_command(command)

@@ -149,4 +149,4 @@ def _shown(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
     return [column for column in table.columns if column.name != "setting"], f"{table.title} · {settings.pop()}"
 
 
-VERBS = (analyse,)
+COMMANDS = (analyse,)

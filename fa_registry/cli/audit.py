@@ -227,8 +227,8 @@ def _judged(report: AuditReport) -> None:
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     if len(printed) < len(judged):
         print_out(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
-    for words, labels in _proofs(printed):
-        print_out(f"replay: {words}: {labels}")
+    for text, labels in _proofs(printed):
+        print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
         print_out(
             f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
@@ -237,20 +237,20 @@ def _judged(report: AuditReport) -> None:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
             where = f", {group.setting}" if settings else ""
-            words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
-            print_out(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+            text = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
+            print_out(f"by seed: {group.runs[0].record.spec.label}{where}: {text}")
     _controls(report, printed)
 
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
     """Print which frozen controls are not proven, and why; methods with one reason share a line."""
-    from fa_registry.reporting.report_values import Frozen, control_rows, control_words
+    from fa_registry.reporting.report_values import Frozen, control_rows, control_text
 
     frozen, by_reason = Frozen.of(report), {}
     for group in printed:
         rows = [row for row in control_rows(group.runs, frozen) if row.doubt and row.state != "absent"]
         if rows:
-            by_reason.setdefault(control_words(rows), []).append(group.runs[0].record.spec.label)
+            by_reason.setdefault(control_text(rows), []).append(group.runs[0].record.spec.label)
     for reason, labels in by_reason.items():
         print_out(f"{', '.join(dict.fromkeys(labels))}: {reason}")
 
@@ -261,9 +261,9 @@ def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
 
     alike: dict[str, dict[str, None]] = {}
     for group in printed:
-        words = proof([run.record.integrity for run in group.runs])
-        alike.setdefault(words, {})[group.runs[0].record.spec.label] = None
-    yield from ((words, ", ".join(labels)) for words, labels in alike.items())
+        text = proof([run.record.integrity for run in group.runs])
+        alike.setdefault(text, {})[group.runs[0].record.spec.label] = None
+    yield from ((description, ", ".join(labels)) for description, labels in alike.items())
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
@@ -307,10 +307,10 @@ def _reproduced(reproduction: Reproduction) -> None:
         [row.outcome, figure.label, quantity_text(figure), published_text(figure), measured_text(row), row.reason]
         for row, figure in measured
     ]
-    words = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
+    text = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
-    print_out(f"reproduction: {words}; every figure with its source is in the report")
+    print_out(f"reproduction: {text}; every figure with its source is in the report")
 
 
-VERBS = (audit, verify, report, diff)
+COMMANDS = (audit, verify, report, diff)

@@ -75,7 +75,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
 
 def _part(part: SettingComparison, edition: str, means: str) -> None:
     from fa_registry.metrics import quantity_of, symbol_of
-    from fa_registry.reporting.labels import means_in_words
+    from fa_registry.reporting.labels import means_in_text
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
@@ -90,7 +90,7 @@ def _part(part: SettingComparison, edition: str, means: str) -> None:
     if rows:
         marked = any(sites for quantity in part.sites for sites in quantity.exact)
         exact = f"; {EXACT}: by construction, {symbol_of('gamma')} = 1 says nothing" if marked else ""
-        by_site = means_in_words(quantity_of(quantity.name) for quantity in part.sites)
+        by_site = means_in_text(quantity_of(quantity.name) for quantity in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
         print_out(part.why_not)
@@ -164,4 +164,4 @@ def estimate_text(estimate: Estimate) -> str:
     return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
 
 
-VERBS = (compare,)
+COMMANDS = (compare,)

@@ -22,7 +22,7 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
         print_json(difference)
         return
     for letter, name, side in zip("AB", names, (difference.a, difference.b), strict=True):
-        print_out(f"{letter}: {name}: {_words(side)}")
+        print_out(f"{letter}: {name}: {_text(side)}")
     if difference.same:
         print_out(_sameness(difference))
         return
@@ -37,7 +37,7 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     print_out(_summary(difference))
 
 
-def _words(side: DiffSide) -> str:
+def _text(side: DiffSide) -> str:
     return f"{side.title} ({side.selection}), {side.runs} runs, edition {side.edition}, digest {side.digest[:SHORT_ID]}"
 
 

@@ -55,7 +55,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
     elif as_sarif:
         print_json(sarif(report, importlib.metadata.version("fa_registry")))
     else:
-        for _, alike in groupby(sorted(report.findings, key=_told_with), key=_told_with):
+        for _, alike in groupby(sorted(report.findings, key=_reported_with), key=_reported_with):
             findings = list(alike)
             places = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
             print_out(*places, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
@@ -63,7 +63,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
     sys.exit(report.exit_code)
 
 
-def _told_with(finding: LintFinding) -> tuple[str, str, str]:
+def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
     """Findings of one rule in one file are told together: why and what to do once."""
     return finding.place.path, finding.code, finding.why
 
@@ -491,8 +491,8 @@ def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1
-    said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    table(_watched_columns(), shown, f"study {study}: {said}" if study else said)
+    statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
+    table(_watched_columns(), shown, f"study {study}: {statement}" if study else statement)
 
 
 def _watched_columns() -> list[str]:
@@ -519,4 +519,4 @@ def _watched_cells(row: RunStatus) -> list[str]:
     ]
 
 
-VERBS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)
+COMMANDS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)

@@ -183,7 +183,7 @@ def bundle(as_json: bool, **asked: Any) -> None:
             }
         )
     else:
-        print_out(*bundles.bundled_words(made))
+        print_out(*bundles.bundled_text(made))
 
 
 @click.command("import", short_help="Put the runs of a bundle into a store, each once.")
@@ -204,4 +204,4 @@ def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> 
         print_out(f"{len(put.runs)} runs put into the store, {len(put.present)} were there")
 
 
-VERBS = (adopt, promote, bundle, import_)
+COMMANDS = (adopt, promote, bundle, import_)

@@ -35,10 +35,10 @@ def print_out(*lines: str, err: bool = False) -> None:
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 
-def print_err(words: str) -> None:
+def print_err(description: str) -> None:
     """Print an error or a message of the log, which may have several lines, on standard error as it is now."""
     # progress bars take the place of sys.stderr while they are shown
-    print(escape_message(words), file=sys.stderr)
+    print(escape_message(description), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -68,12 +68,12 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
     console.width = (console.width if known else 0) or UNKNOWN_WIDTH
     header, rows = _shown(header), [_shown(row) for row in rows]
     columns = list(zip(header, *rows, strict=True))
-    words = [max(map(_longest_word, column)) for column in columns]
-    lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(words, columns, strict=True)]
+    description = [max(map(_longest_word, column)) for column in columns]
+    lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(description, columns, strict=True)]
     if title:
         print_out(*([title] if isinstance(title, str) else title))
     for narrowest, (frame, between) in product(
-        (lines, words), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
+        (lines, description), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
     ):
         if sum(narrowest) + between <= console.width:
             widths = _widths(columns, narrowest, console.width - between)

@@ -231,8 +231,8 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
         "stopped": result.stopped,
     }
     if not quiet:
-        words = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
-        print_out(f"study {result.study}: {words}")
+        text = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+        print_out(f"study {result.study}: {text}")
         print_page(result.page)
     for name, error in result.failed.items():
         print_out("", f"{name} failed:", *error.split("\n"), err=True)
@@ -288,4 +288,4 @@ def _planned_row(setting: SettingPlan) -> list[str]:
     ]
 
 
-VERBS = (train, study, work, run)
+COMMANDS = (train, study, work, run)

@@ -62,8 +62,8 @@ class CifarShaped(DatasetFamily):
 def _pixels(samples: int, draw: torch.Generator) -> Tensor:
     """uint8 (samples, *SHAPE): eight pixels a draw, a fraction of what a draw a pixel costs."""
     channels, height, width = SHAPE
-    words = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
-    return words.view(torch.uint8)  # (samples, channels, height, width)
+    text = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
+    return text.view(torch.uint8)  # (samples, channels, height, width)
 
 
 def _classes(samples: int, draw: torch.Generator) -> Tensor:

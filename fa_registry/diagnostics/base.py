@@ -62,15 +62,15 @@ class DiagnosticCard:
     version: int = 1
 
     def __post_init__(self):
-        words = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")
-        problems = [word for word in words if not getattr(self, word)]
+        text = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")
+        problems = [word for word in text if not getattr(self, word)]
         if self.when not in MOMENTS:
             problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
-        problems += [f"the quantity {name!r}, which needs_credit names" for name in self._strangers()]
+        problems += [f"the quantity {name!r}, which needs_credit names" for name in self._third_party()]
         if problems:
             raise PluginError(f"the card of diagnostic {self.name!r} lacks: {', '.join(problems)}")
 
-    def _strangers(self) -> list[str]:
+    def _third_party(self) -> list[str]:
         return [name for name in self.needs_credit if name not in self.names]
 
     @property

@@ -37,9 +37,9 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
     select: codes of the rules that look [all]; ignore: of those that do not. What is not said here, the section
     [tool.fa-registry.lint] of this folder's pyproject.toml says: select, ignore, and exclude, names of files as fnmatch has them.
     """
-    said = configured(Path())
-    rules = _chosen(select or said.get("select", ()), ignore or said.get("ignore", ()))
-    excluded = said.get("exclude", ())
+    statement = configured(Path())
+    rules = _chosen(select or statement.get("select", ()), ignore or statement.get("ignore", ()))
+    excluded = statement.get("exclude", ())
     files = [path for path in python_files(paths) if not any(fnmatch(str(path), pattern) for pattern in excluded)]
     findings = [finding for path in files for finding in lint_source(read(path), rules)]
     return LintReport(

@@ -117,17 +117,17 @@ def open_ended(call: ast.Call) -> bool:
     return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
 
 
-def words_in(node: ast.AST) -> set[str]:
+def text_in(node: ast.AST) -> set[str]:
     """Every name, attribute and text inside a node."""
-    words = set()
+    text = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
-            words.add(inner.id)
+            text.add(inner.id)
         elif isinstance(inner, ast.Attribute):
-            words.add(inner.attr)
+            text.add(inner.attr)
         elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            words.add(inner.value)
-    return words
+            text.add(inner.value)
+    return text
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

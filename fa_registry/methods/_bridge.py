@@ -55,7 +55,7 @@ class SiteNet(nn.Module):
         """features of the states (R, D), times (R,) from 0 to 1, signal s (R, C or 0) → (R, outputs)."""
         return self.layers(torch.cat([features, embedded(times), signal], dim=1))
 
-    def told(self, inputs: CreditInputs) -> Tensor:
+    def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
         """s of every sample, (N, C), or (N, 0) where nothing is told."""
         return {"error": inputs.error, "target": inputs.onehot, "none": inputs.error[:, :0]}[self.conditioning]
 
@@ -77,9 +77,9 @@ class ValueNet(nn.Module):
         site = (times * (len(self.scales) - 1)).round().long()
         return self.net(states / self.scales[site, None], times, signal * self.weight).squeeze(1)
 
-    def told(self, inputs: CreditInputs) -> Tensor:
+    def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
         """s of every sample, (N, C), or (N, 0)."""
-        return self.net.told(inputs)
+        return self.net.conditioning_signal(inputs)
 
 
 def site_scales(hidden: Sequence[Tensor]) -> Tensor:

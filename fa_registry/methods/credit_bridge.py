@@ -95,7 +95,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         V predicts the loss, not its negative, so that its slope is a credit in gradient sign: a perfect V gives backpropagation
         (tests/methods/test_credit_bridge.py).
         """
-        states, times, signal = all_sites(inputs, feedback.value.told(inputs))
+        states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
             (slopes,) = torch.autograd.grad(feedback.value(states.requires_grad_(), times, signal).sum(), states)
         warming = feedback.progress < feedback.options["warmup"]
@@ -132,7 +132,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
     """V_φ(h_l) − sg softmin_l, (rows,): sites l < L below each other, of each the samples i with i ≡ l modulo `thinning`."""
-    signal, hidden, times = feedback.value.told(inputs), site_rows(inputs), site_times(inputs)
+    signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
     chosen = [slice(site % thinning, None, thinning) for site in range(blocks)]
     at = [times[site].expand(len(signal[rows])) for site, rows in enumerate(chosen)]
@@ -157,7 +157,7 @@ def _softmin(
 
 def _top_value(feedback: ValueState, inputs: CreditInputs, top: Tensor) -> Tensor:
     """V_φ(h_L, 1, s), (N,)."""
-    return feedback.value(top, top.new_ones(len(top)), feedback.value.told(inputs))
+    return feedback.value(top, top.new_ones(len(top)), feedback.value.conditioning_signal(inputs))
 
 
 PLUGIN = CreditBridge()

@@ -52,7 +52,7 @@ class StateBridge(Method, LearnsFeedbackByLoss):
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l): one pass of G over the (L+1)·N rows of all sites."""
-        states, times, signal = all_sites(inputs, feedback.told(inputs))
+        states, times, signal = all_sites(inputs, feedback.conditioning_signal(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
         with torch.enable_grad():
             states.requires_grad_()
@@ -64,7 +64,7 @@ class StateBridge(Method, LearnsFeedbackByLoss):
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
-        predicted = feedback(*all_sites(inputs, feedback.told(inputs)))
+        predicted = feedback(*all_sites(inputs, feedback.conditioning_signal(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()
 

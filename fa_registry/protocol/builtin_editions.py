@@ -156,7 +156,7 @@ def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifferen
         if code in mine and code in its:
             yield from _differing(code, _fields_of_rule(its[code]), _fields_of_rule(mine[code]))
         else:
-            yield RuleDifference(code, WHOLE, _rule_words(its.get(code)), _rule_words(mine.get(code)))
+            yield RuleDifference(code, WHOLE, _rule_text(its.get(code)), _rule_text(mine.get(code)))
 
 
 def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scalar]) -> Iterator[RuleDifference]:
@@ -168,8 +168,8 @@ def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scala
 def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
     """What decides a verdict beside the rules."""
     groups = (" and ".join(group) for group in edition.fail_if)
-    words = {f"labels.{outcome}": word for outcome, word in edition.labels.items()}
-    return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **words}
+    text = {f"labels.{outcome}": word for outcome, word in edition.labels.items()}
+    return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **text}
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
@@ -193,5 +193,5 @@ def _plain(record: Rule | Condition) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, Scalar)}
 
 
-def _rule_words(rule: Rule | None) -> str | None:
+def _rule_text(rule: Rule | None) -> str | None:
     return f"{rule.title}: {rule.quantity}, {rule.take}, fires {rule.fires} {rule.threshold!r}" if rule else None

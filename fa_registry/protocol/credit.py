@@ -49,19 +49,19 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     unspecific = compare(rule.conditions[0], observed).fires
     alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
-    collapse = f"; {rule.guard.fired}: {carried_words(guard)}" if guard else ""
+    collapse = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
     total = max(len(row) for row in rows)
-    words = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
+    text = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
     outcome = rule.outcome if unspecific or alternative or guard else "pass"
     state = rule.fired if unspecific else rule.clear
     facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
     if alternative and not unspecific:
         condition, observed = alternative
         state = condition.fired or rule.fired
-        words = f"{quantity_of(condition.quantity).label} {observed.value:.3g} (p {words})"
+        text = f"{quantity_of(condition.quantity).label} {observed.value:.3g} (p {text})"
         facts |= {"site": None, "state": state, "crossed": condition.fires, "quantity": condition.quantity}
         facts |= {"threshold": condition.threshold, "further": other_limits(rule, 1 + rule.either.index(condition))}
-    return finding(rule, case, outcome, observed, f"{words}: {state}{collapse}", _limits(rule), **facts)
+    return finding(rule, case, outcome, observed, f"{text}: {state}{collapse}", _limits(rule), **facts)
 
 
 def _fired_alternatives(
@@ -79,7 +79,7 @@ def _limits(rule: Rule) -> str:
     return kept + (f", and no {rule.guard.fired}" if rule.guard else "")
 
 
-def carried_words(guard: GuardReading) -> str:
+def carried_text(guard: GuardReading) -> str:
     """`without site 0 the mean gamma over all sites that count, +0.2000, changes by 80% of itself`."""
     size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
     what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"

@@ -51,9 +51,9 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     if (
         unsealed
     ):  # an attacker may say that an older release sealed nothing: what is missing is at most a warning, never a pass
-        words = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
+        text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
         yield _finding(
-            record, SEAL, "warn", "NOT SEALED", "what the run started from and its first steps are sealed", words
+            record, SEAL, "warn", "NOT SEALED", "what the run started from and its first steps are sealed", text
         )
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
@@ -71,8 +71,8 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
         required = "the audit can redraw the initial weights and replay the first steps of the run"
-        words = "the run was trained elsewhere and adopted: no audit can know which code trained it"
-        yield _finding(record, ADOPTED, "warn", "STATED", required, words)
+        text = "the run was trained elsewhere and adopted: no audit can know which code trained it"
+        yield _finding(record, ADOPTED, "warn", "STATED", required, text)
     # an author can write another configuration into a run's files: what cannot be concluded is a warning, never a pass
     if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
         required = "what this configuration recomputes is what the run recorded, within the tolerances"
@@ -172,7 +172,7 @@ def _of_method(record: RunRecord) -> Finding:
     conformance, method = record.conformance, record.spec.method
     where = f" on {conformance.architecture}" if conformance.architecture else ""
     why = "; ".join(conformance.failures)
-    outcome, state, words = {
+    outcome, state, text = {
         "passed": (
             "pass",
             "CONFORMS",
@@ -186,18 +186,18 @@ def _of_method(record: RunRecord) -> Finding:
         ),
         "unchecked": ("warn", "UNCHECKED", f"nobody has measured whether method {method} is what its card says: {why}"),
     }[conformance.state]
-    return _finding(record, METHOD, outcome, state, "the method has every property of its card", words)
+    return _finding(record, METHOD, outcome, state, "the method has every property of its card", text)
 
 
-def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: str, words: str) -> Finding:
+def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: str, text: str) -> Finding:
     return Finding(
         rule=rule,
         title=TITLES[rule],
         outcome=outcome,
         quantity=QUANTITIES.get(rule, rule),
-        observed=Reading(None, words),
+        observed=Reading(None, text),
         required=required,
-        sentence=f"{rule}: required {required}, observed: {words}",
+        sentence=f"{rule}: required {required}, observed: {text}",
         run_id=record.run_id,
         state=state,
     )

@@ -31,10 +31,10 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
         elif not _equal(name, before, after, exact=not elsewhere):
             differences.append(FigureDifference(name, site, before, after))
     if differences and (not elsewhere or any(map(_is_gross, differences))):
-        mismatch = _integrity("mismatch", difference_words(differences))
+        mismatch = _integrity("mismatch", difference_text(differences))
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if differences:
-        found = "; ".join(difference_words(differences))
+        found = "; ".join(difference_text(differences))
         check = cannot_tell(FIGURES, elsewhere, "; ".join([found, *_shortened(absent)]))
         return Integrity("unverifiable", (check.detail,), (check,))
     if absent:
@@ -43,7 +43,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     return _integrity("verified", [f"every recomputed figure agrees, {how}"])
 
 
-def difference_words(differences: Sequence[FigureDifference]) -> list[str]:
+def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
     """`gain[2]: logged 0.5, recomputed 0.7`: a line each for the first SHOWN, and how many there are."""
     return _shortened(
         [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 
 CONTROL = "ladder_1"
-WORDS = "of the control whose last block alone is trained (ladder_1)"
+TEXT = "of the control whose last block alone is trained (ladder_1)"
 SHOWN = 10  # seeds by number
 STATE = "LAST BLOCK"  # of a finding that would pass, were there the control
 EXACT = 0.99  # of the cosine of c_L with g_L, whether the card calls it exact or not
@@ -79,7 +79,7 @@ def remarks(seeds: Sequence[int]) -> Iterator[str]:
     """Name the seeds whose margin is over the ladder_1 control."""
     if seeds:
         named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {named} is over the accuracy {WORDS}, which is higher than the frozen one"
+        yield f"the margin of seed {named} is over the accuracy {TEXT}, which is higher than the frozen one"
 
 
 def _doubt(control: RunRecord) -> str:

@@ -44,8 +44,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
         run for (run, _), p in zip(findings.values(), adjusted, strict=True) if p <= ONE_SIDE and run in cleared
     ]
     if cleared:
-        words = _named(clear_by_holm) if clear_by_holm else "none"
-        text += f". Of {len(cleared)} that clear, these do so by Holm's procedure over all {count} too: {words}"
+        description = _named(clear_by_holm) if clear_by_holm else "none"
+        text += f". Of {len(cleared)} that clear, these do so by Holm's procedure over all {count} too: {description}"
     yield f"{text}."
 
 

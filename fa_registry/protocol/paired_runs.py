@@ -81,7 +81,7 @@ class RunWithControl:
         """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
         frozen = self._frozen_reference(quantity)
         trained = last_block.higher(frozen.reading, self, quantity)
-        return ControlReference(trained, self.last_block.run_id, last_block.WORDS, frozen.doubt) if trained else frozen
+        return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, quantity: str) -> ControlReference:
         """Return the frozen control's value; one given by hand only where there is no control."""
@@ -89,9 +89,9 @@ class RunWithControl:
             return ControlReference(Reading(None, self.doubt))
         if self.frozen:
             absent = Reading(None, f"{quantity} was not measured on the frozen control")
-            words = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
+            text = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
             reading = self.frozen.measurements.scalars.get(quantity, absent)
-            return ControlReference(reading, self.frozen.run_id, words, self.doubt)
+            return ControlReference(reading, self.frozen.run_id, text, self.doubt)
         given = self.record.measurements.scalars.get(f"frozen_{quantity}", Reading(None, NO_CONTROL))
         if given.value is None:
             return ControlReference(Reading(None, NO_CONTROL))
@@ -158,7 +158,7 @@ class SeedGroup:
                 continue
             accuracies[seed], references[seed] = accuracy.value, reference
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
-            trained_alone += [seed] if reference.text == last_block.WORDS else []
+            trained_alone += [seed] if reference.text == last_block.TEXT else []
         notes = [
             *shortened(left_out, "left out"),
             *shortened(list(self._repeated()), "seeds with several runs"),
@@ -192,8 +192,8 @@ class SeedGroup:
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
     """The first SHOWN as text and the number of the rest: every run of a large group repeats what is said of it."""
     rest = len(items) - SHOWN
-    words = [str(item) for item in items[:SHOWN]]
-    return [*words, f"{rest} more {what}".strip()] if rest > 0 else words
+    text = [str(item) for item in items[:SHOWN]]
+    return [*text, f"{rest} more {what}".strip()] if rest > 0 else text
 
 
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:

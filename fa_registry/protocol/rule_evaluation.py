@@ -18,7 +18,7 @@ from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.verdict import PROVISIONAL
 from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
-from fa_registry.statistics import far_value, level_words, look_confidence, scatter_words
+from fa_registry.statistics import far_value, level_text, look_confidence, scatter_text
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _by_epoch(rule: Rule) -> bool:
 
 
 def finding(
-    rule: Rule, case: RunWithControl, outcome: str, observed: Reading, words: str, limits: str = "", **more: object
+    rule: Rule, case: RunWithControl, outcome: str, observed: Reading, text: str, limits: str = "", **more: object
 ) -> Finding:
     """words: what was observed, as the sentence puts it. limits: what is required, where that is not the rule's conditions.
 
@@ -150,7 +150,7 @@ def finding(
         "observed": observed,
         "required": f"{limits} ({rule.unit})",
         "limit": limits,
-        "sentence": f"{rule.code} {rule.title}: required {limits}, observed {words}",
+        "sentence": f"{rule.code} {rule.title}: required {limits}, observed {text}",
         "run_id": case.record.run_id,
         "gating": rule.gating,
         "threshold": rule.threshold,
@@ -203,13 +203,13 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     reference = case.reference(rule.reference) if rule.reference else None
     readings = evaluate_rule(rule, case.record.measurements)
     decision = decide(rule, readings, reference.reading if reference else None)
-    outcome, state, words = decision.outcome, decision.state, decision.reason
+    outcome, state, text = decision.outcome, decision.state, decision.reason
     if decision.fires is not None:
-        words = _observed(rule, readings, reference, decision.state)
+        text = _observed(rule, readings, reference, decision.state)
         doubts = [case.other_set] if reference and case.other_set else []
         if reference and (reference.stated or doubts):
             outcome, state = _at_most_warned(outcome, state, reference.stated)
-            words = "; ".join([f"{words}: {state}", *doubts])
+            text = "; ".join([f"{text}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
     facts = {"site": site, "state": state, "crossed": rule.fires if decision.fires else "", "guard": decision.guard}
@@ -222,7 +222,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
             "crossed": condition.fires,
             "further": other_limits(rule, decision.shown),
         }
-    return finding(rule, case, outcome, observed, words, **facts)
+    return finding(rule, case, outcome, observed, text, **facts)
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
@@ -246,7 +246,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """The margin over the frozen control with its interval over seeds: it clears, undercuts, or decides nothing."""
-    limits = f"{limit(rule.conditions[0])} by the whole {level_words(look_confidence(group.look))} interval over seeds"
+    limits = f"{limit(rule.conditions[0])} by the whole {level_text(look_confidence(group.look))} interval over seeds"
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
     if counted := group.superseded_by(case):
@@ -258,7 +258,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         return finding(
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
         )
-    outcome, state, words = _seeds_outcome(rule, margins, group.look)
+    outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)
     if rule.far_seed and margins.interval and (far := _far_seed(rule.far_seed, margins)):
         outcome, state = "warn", UNDECIDED
@@ -273,7 +273,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join([f"{margins.mean:+.2f} pp{words}: {state}", *notes]),
+        "; ".join([f"{margins.mean:+.2f} pp{text}: {state}", *notes]),
         quantity=MARGIN,
         limits=limits,
         state=state,
@@ -283,7 +283,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         stated=margins.stated,
         confidence=margins.confidence if margins.interval else None,
         look=group.look,
-        basis=scatter_words(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+        basis=scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
     )
 
 
@@ -307,7 +307,7 @@ def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, s
         return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
     low, high = margins.interval
     why = f", since this is look {look} at a set of its seeds that changed after an audit:" if look > 1 else ""
-    words = f" ({level_words(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
+    text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
-        return rule.outcome, rule.fired, words
-    return ("pass", rule.clear, words) if low >= rule.threshold else ("warn", UNDECIDED, words)
+        return rule.outcome, rule.fired, text
+    return ("pass", rule.clear, text) if low >= rule.threshold else ("warn", UNDECIDED, text)

@@ -12,7 +12,7 @@ from fa_registry.records import Finding, RunRecord, Verdict
 PROVISIONAL = "PROVISIONAL"  # the state of what may come out otherwise once the evidence is whole
 SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # mildest first
 NOT_JUDGED = "NOT JUDGED"
-WORDS = {name: name.upper() for name in (*SEVERITY, "diverged")}
+TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
 
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
@@ -34,18 +34,18 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     fails = fails or any(map(fails_outright, gating))
     missing = any(finding.outcome in ("not_applicable", "error") for finding in gating)
     flags = tuple(_flag(finding) for finding in gating if finding.outcome in ("fail", "warn", "waived"))
-    words = {**WORDS, **edition.labels}
+    text = {**TEXT, **edition.labels}
     if record.spec.control != "none":
-        return Verdict("control", words["control"])
+        return Verdict("control", text["control"])
     if record.status == "diverged":
-        return Verdict("fail", verdict_label(words["diverged"], flags), flags)
+        return Verdict("fail", verdict_label(text["diverged"], flags), flags)
     if fails:
         outcome = "fail"
     elif missing or record.status != "complete":
         outcome = "incomplete"
     else:
         outcome = "warn" if flags else "pass"
-    return Verdict(outcome, verdict_label(words[outcome], flags), flags)
+    return Verdict(outcome, verdict_label(text[outcome], flags), flags)
 
 
 def is_intact(record: RunRecord) -> bool:
@@ -68,7 +68,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of several seeds: the most severe one, with every flag that any seed raised."""
     of_seeds = list(verdicts)
     if not of_seeds:
-        return Verdict("incomplete", WORDS["incomplete"])
+        return Verdict("incomplete", TEXT["incomplete"])
     worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
     flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
     word = re.match(r"[^(:]*:?", worst.label)[0]

@@ -63,9 +63,9 @@ class Alignment:
         named = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
         lines += [f"{name}: {_shown(scalars[name])}" for name in named]
         lines += [f"reference gradient: {self.reference}"] if self.reference else []
-        told = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
-        told += [scalars[name].reason for name in named if scalars[name].reason]
-        return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(told))])
+        reported = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
+        reported += [scalars[name].reason for name in named if scalars[name].reason]
+        return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reported))])
 
 
 def alignment(

@@ -157,11 +157,11 @@ class DiagnosisReport:
             "headline": self.headline_acc,
             "frozen": self.frozen_baseline_acc,
         }
-        for flag, title, words in LINES:
+        for flag, title, text in LINES:
             state = {True: "FIRES", False: "ok", None: "not judged"}[self.flags.get(flag)]
-            used = [name for _, name, _, _ in Formatter().parse(words) if name]
+            used = [name for _, name, _, _ in Formatter().parse(text) if name]
             known = all(figures[name] is not None for name in used)
-            yield f"{title}: {state}" + (f", {words.format(**figures)}" if known else "")
+            yield f"{title}: {state}" + (f", {text.format(**figures)}" if known else "")
 
 
 def diagnose(
@@ -198,7 +198,7 @@ def diagnose(
         bp_grad_norms=_values(measurements, "g_norm_mean_ce"),
         stability_layer=layer,
         cross_batch_stability=stability.value,
-        verdict=_in_words(audit, rules),
+        verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
         remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
@@ -225,14 +225,14 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
     return flags
 
 
-def _in_words(audit: RunAudit, edition: Edition) -> str:
+def _in_text(audit: RunAudit, edition: Edition) -> str:
     """The verdict's label; with what fires in words where the edition lists its flags after a colon."""
     word = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not word.endswith(":"):
         return audit.verdict.label
     fired = [finding for finding in audit.findings if finding.gating and finding.outcome == "fail"]
-    words = ["".join(words for *_, words in _flag_of(finding.quantity)) or finding.title for finding in fired]
-    return f"{word} {'; '.join(dict.fromkeys(words))}"
+    text = ["".join(words for *_, words in _flag_of(finding.quantity)) or finding.title for finding in fired]
+    return f"{word} {'; '.join(dict.fromkeys(text))}"
 
 
 def _checked(

@@ -105,11 +105,11 @@ class FAProtocol:
         report: what `run` returned, a JSON round trip later too. Raises KeyError for a table that is none.
         """
         lines = [f"verdict: {report['verdict']}"]
-        for name, words in FORMATS.items():
+        for name, text in FORMATS.items():
             figures = report["diagnostics"][name]
             state = {True: "FIRES", False: "ok", None: "N/A"}[figures["fires"]]
             known = all(figures[key] is not None for key in ("max_growth", "g_L", "margin") if key in figures)
-            lines.append(f"{name}: {state}" + (f", {words.format(**figures, **_in_pp(figures))}" if known else ""))
+            lines.append(f"{name}: {state}" + (f", {text.format(**figures, **_in_pp(figures))}" if known else ""))
         return "\n".join([*lines, *(f"note: {remark}" for remark in report.get("remarks", ()))])
 
     def _stand_in(self) -> str:

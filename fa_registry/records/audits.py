@@ -127,7 +127,7 @@ class Verdict(NotebookRepr):
 class RunAudit(NotebookRepr, SpilledFields):
     """One run with its findings and verdict by the report's leading edition."""
 
-    SHELVED = ("findings",)
+    SPILLED_FIELDS = ("findings",)
 
     record: RunRecord
     """what the run is and what was measured"""
@@ -147,7 +147,7 @@ class RunAudit(NotebookRepr, SpilledFields):
 class Judgement(SpilledFields):
     """What another edition than the leading one says of a run."""
 
-    SHELVED = ("findings",)
+    SPILLED_FIELDS = ("findings",)
 
     run_id: str
     """id of the run in the tracking store"""

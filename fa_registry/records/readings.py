@@ -154,8 +154,8 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        words = "Readings in a row, each at its index: an epoch, of which 0 is the initialisation, or a site."
-        return {"description": words, **handler(schema)}
+        text = "Readings in a row, each at its index: an epoch, of which 0 is the initialisation, or a site."
+        return {"description": text, **handler(schema)}
 
 
 def _series(values: array[float], reasons: dict[int, str]) -> Series:

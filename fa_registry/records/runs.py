@@ -244,7 +244,7 @@ class Conformance:
 class RunRecord(NotebookRepr, SpilledFields):
     """One run as the audit sees it."""
 
-    SHELVED = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
+    SPILLED_FIELDS = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
     run_id: str
     """id of the run in the tracking store"""

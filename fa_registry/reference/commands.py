@@ -23,27 +23,27 @@ PROGRAM = "fa-registry"
 def commands_reference() -> str:
     """The whole page."""
     context = click.Context(main, info_name=PROGRAM)
-    verbs = sorted(main.commands.items())
-    listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(verb)[0])} |\n" for name, verb in verbs]
+    commands = sorted(main.commands.items())
+    listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(command)[0])} |\n" for name, command in commands]
     parts = [INTRODUCTION.replace("{help}", main.help or ""), *listed]
-    parts += [_verb(name, verb, click.Context(verb, context, info_name=name)) for name, verb in verbs]
+    parts += [_command(name, one, click.Context(one, context, info_name=name)) for name, one in commands]
     return "".join(parts).rstrip("\n") + "\n"
 
 
-def _verb(name: str, verb: click.Command, context: click.Context) -> str:
-    lines = [f"\n## {PROGRAM} {name}\n", f"    {_usage(verb, context)}", *_help(verb), ""]
-    options = [record for parameter in verb.params if (record := parameter.get_help_record(context)) and record[1]]
-    lines += ["| option | |", "|---|---|", *(f"| `{_cell(flags)}` | {_cell(words)} |" for flags, words in options)]
+def _command(name: str, command: click.Command, context: click.Context) -> str:
+    lines = [f"\n## {PROGRAM} {name}\n", f"    {_usage(command, context)}", *_help(command), ""]
+    options = [record for parameter in command.params if (record := parameter.get_help_record(context)) and record[1]]
+    lines += ["| option | |", "|---|---|", *(f"| `{_cell(flags)}` | {_cell(text)} |" for flags, text in options)]
     return "\n".join(lines) + "\n"
 
 
-def _usage(verb: click.Command, context: click.Context) -> str:
-    return " ".join([f"{PROGRAM} {context.info_name}", *verb.collect_usage_pieces(context)])
+def _usage(command: click.Command, context: click.Context) -> str:
+    return " ".join([f"{PROGRAM} {context.info_name}", *command.collect_usage_pieces(context)])
 
 
-def _help(verb: click.Command) -> Iterator[str]:
+def _help(command: click.Command) -> Iterator[str]:
     """Paragraphs as they are; a block that click is told not to wrap (\\b) as code."""
-    for paragraph in _paragraphs(verb):
+    for paragraph in _paragraphs(command):
         kept = paragraph.removeprefix("\b\n")
         head, _, rest = kept.partition("\n")
         if kept == paragraph:
@@ -53,8 +53,8 @@ def _help(verb: click.Command) -> Iterator[str]:
             yield "\n".join(f"    {line.strip()}" for line in rest.splitlines())
 
 
-def _paragraphs(verb: click.Command) -> list[str]:
-    return [paragraph for paragraph in (verb.help or "").split("\n\n") if paragraph.strip()]
+def _paragraphs(command: click.Command) -> list[str]:
+    return [paragraph for paragraph in (command.help or "").split("\n\n") if paragraph.strip()]
 
 
 def _cell(text: str) -> str:

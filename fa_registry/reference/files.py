@@ -17,7 +17,7 @@ from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.reductions import TAKES
 from fa_registry.protocol.waivers import DATES, LEAST_RUN, TEXTS, WHERE
 from fa_registry.records import Option, Recipe, RunSpec, Waiver
-from fa_registry.reference.templates import cell, first_line, type_words, words_below
+from fa_registry.reference.templates import cell, first_line, text_below, type_text
 from fa_registry.studies.study import AXES, CONTROLS, TABLES, Grid, RecipeField, StudyTable
 from fa_registry.training import controls
 from fa_registry.training.specs import CHOICES, REQUIRED
@@ -194,9 +194,9 @@ def files_reference() -> str:
         ),
         *("\n### FarSeed\n", _keys(FarSeed)),
         VARIANT,
-        *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_said(TAKES)}, "take")),
-        *("\n### fires\n", _named(_said({name: one.compare for name, one in OPERATORS.items()}), "fires")),
-        *("\n### judge\n", _named(_said(JUDGES), "judge")),
+        *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_statement(TAKES)}, "take")),
+        *("\n### fires\n", _named(_statement({name: one.compare for name, one in OPERATORS.items()}), "fires")),
+        *("\n### judge\n", _named(_statement(JUDGES), "judge")),
         *(OPTIONS, _keys(Option)),
     ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip("\n") + "\n"
@@ -204,14 +204,14 @@ def files_reference() -> str:
 
 def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
     """A row a field, or a row each of `names`: its type, its default and the words below it, which every one has."""
-    hints, words = typing.get_type_hints(record), words_below(record)
+    hints, text = typing.get_type_hints(record), text_below(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     rows = [
         _row(
             name,
-            KINDS.get(name) or type_words(hints[name]),
+            KINDS.get(name) or type_text(hints[name]),
             NEEDED if name in needed else _default(fields[name]),
-            words[name],
+            text[name],
         )
         for name in names or fields
     ]
@@ -224,27 +224,29 @@ def _recipe() -> str:
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
         (field,) = (field for field in dataclasses.fields(record) if field.name == name)
-        takes = type_words(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
-        rows.append(_row(name, takes, _default(field), words_below(record)[name]))
+        takes = type_text(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
+        rows.append(_row(name, takes, _default(field), text_below(record)[name]))
     return "\n".join([KEYS, *rows])
 
 
-def _named(words: Mapping[str, str], what: str) -> str:
-    return "\n".join([f"| {what} | |\n|---|---|", *(f"| `{name}` | {cell(text)} |" for name, text in words.items())])
+def _named(description: Mapping[str, str], what: str) -> str:
+    return "\n".join(
+        [f"| {what} | |\n|---|---|", *(f"| `{name}` | {cell(text)} |" for name, text in description.items())]
+    )
 
 
-def _said(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
+def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
     return {name: first_line(function) for name, function in functions.items()}
 
 
 def _controls() -> dict[str, str]:
     """As training.controls says them at its top; a study asks for all rungs of the ladder together."""
-    said = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
-    return {name: said[name] for name in CONTROLS}
+    statement = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
+    return {name: statement[name] for name in CONTROLS}
 
 
-def _row(name: str, takes: str, default: str, words: str) -> str:
-    return f"| `{name}` | {takes} | {default} | {cell(words)} |"
+def _row(name: str, takes: str, default: str, text: str) -> str:
+    return f"| `{name}` | {takes} | {default} | {cell(text)} |"
 
 
 def _default(field: dataclasses.Field) -> str:

@@ -63,7 +63,7 @@ def _context(context: type, names: list[str]) -> str:
         lines.append("\nWritten to the store, not to the report: it cannot be replaced.")
     lines += ["\n| variable | type | what it holds | unit |", "|---|---|---|---|"]
     lines += [
-        f"| `{field.name}` | {type_words(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
+        f"| `{field.name}` | {type_text(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
         for field in dataclasses.fields(context)
     ]
     return "\n".join(lines)
@@ -71,12 +71,12 @@ def _context(context: type, names: list[str]) -> str:
 
 def _record(record: type) -> str:
     """Fields with their types and words, then properties; what is not said below a field is in the docstring."""
-    hints, words = typing.get_type_hints(record), words_below(record)
+    hints, text = typing.get_type_hints(record), text_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
     lines += [
         "",
         *(
-            f"- `{field.name}`: {type_words(hints[field.name])}{'; ' if field.name in words else ''}{words.get(field.name, '')}"
+            f"- `{field.name}`: {type_text(hints[field.name])}{'; ' if field.name in text else ''}{text.get(field.name, '')}"
             for field in dataclasses.fields(record)
         ),
     ]
@@ -85,7 +85,7 @@ def _record(record: type) -> str:
     return "\n".join(lines)
 
 
-def words_below(record: type) -> dict[str, str]:
+def text_below(record: type) -> dict[str, str]:
     """Field → the text that stands below it in the source."""
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
     return {
@@ -126,23 +126,23 @@ def _filters() -> Iterator[str]:
     yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
 
 
-def type_words(hint: Any) -> str:
+def type_text(hint: Any) -> str:
     """A type as people read it, records as links: `tuple of SeedRow`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
     if origin is tuple:
         inner = [one for one in arguments if one is not ...]
-        words = " and ".join(map(type_words, inner))
-        return f"list of {words}" if ... in arguments else f"({', '.join(map(type_words, inner))})"
+        text = " and ".join(map(type_text, inner))
+        return f"list of {text}" if ... in arguments else f"({', '.join(map(type_text, inner))})"
     if origin is not None and dataclasses.is_dataclass(origin):
-        return f"{_link(origin)} of {', '.join(map(type_words, arguments))}"
+        return f"{_link(origin)} of {', '.join(map(type_text, arguments))}"
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"{type_words(arguments[0])} → {type_words(arguments[1])}"
+        return f"{type_text(arguments[0])} → {type_text(arguments[1])}"
     if origin is typing.Literal:
         return ", ".join(f"`{word}`" for word in arguments)
     if arguments:
-        return " or ".join(map(type_words, arguments))
+        return " or ".join(map(type_text, arguments))
     if dataclasses.is_dataclass(hint):
         return _link(hint)
     names = {str: "text", int: "whole number", float: "number", bool: "yes or no"}

@@ -52,7 +52,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     for what, key in used:
         gathered.card(what, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
-        gathered.words(f"edition {describe_edition(edition)}", edition.source, _key(edition))
+        gathered.description(f"edition {describe_edition(edition)}", edition.source, _key(edition))
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
     return Bibliography(gathered.citations(), tuple(gathered.uncited))
 
@@ -77,11 +77,11 @@ class _Gathered:
                 if number not in bibtex:
                     self.entry(f"arxiv{number}", _arxiv(number), f"{what}: {source}")
         elif source := str(card.get("citation") or card.get("source") or "").strip():
-            self.words(what, source, what.replace(" ", "-"))
+            self.description(what, source, what.replace(" ", "-"))
         else:
             self.uncited.append(f"the card of {what} carries no citation")
 
-    def words(self, what: str, source: str, key: str) -> None:
+    def description(self, what: str, source: str, key: str) -> None:
         """A source in words: its arXiv numbers, this software where it says so, or the words themselves."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
@@ -90,7 +90,7 @@ class _Gathered:
         if OURS.search(source):
             self.entry(SOFTWARE, self.software, use)
         elif not numbers:
-            self.entry(key, _in_words(key, source), use)
+            self.entry(key, _in_text(key, source), use)
 
     def entry(self, key: str, text: str, use: str) -> None:
         name, number = key, 1
@@ -108,7 +108,7 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
         key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
-        yield key, _in_words(key, bibtex)
+        yield key, _in_text(key, bibtex)
         return
     ends = [*(start.start() for start in starts[1:]), len(bibtex)]
     for start, end in zip(starts, ends, strict=True):
@@ -129,10 +129,10 @@ def _called(name: str, text: str) -> str:
     return text if key == name else text.replace(key, name, 1)
 
 
-def _in_words(key: str, source: str) -> str:
+def _in_text(key: str, source: str) -> str:
     """A source that is known by its words alone. key: what a style sorts by that finds no author."""
-    words = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
-    return f"@misc{{{key},\n  key={{{key}}},\n  note={{{words}}}\n}}"
+    text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
+    return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
 
 def _arxiv(number: str) -> str:

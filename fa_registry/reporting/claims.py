@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
-from fa_registry.protocol.credit import carried_words, guard_of
+from fa_registry.protocol.credit import carried_text, guard_of
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
@@ -25,7 +25,7 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
-from fa_registry.reporting.claims_depth import cleared_words, depth_claims, is_above_frozen, sampled
+from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_reference_gamma import (
     AT_FLOOR,
     EXPLODED,
@@ -48,7 +48,7 @@ from fa_registry.reporting.claims_reference_gamma import (
     observed_text,
     passes,
     reference_claims,
-    scale_words,
+    scale_text,
     value_range,
     with_state,
 )
@@ -74,11 +74,11 @@ def claims(
         return ()
     standing = [run for run in judged if is_intact(run.record)]
     broken = [run for run in judged if not is_intact(run.record)]
-    told = [run for run in standing if not speaks_for_nothing(run.findings)]
-    said = (
+    reported = [run for run in standing if not speaks_for_nothing(run.findings)]
+    statement = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
         *_evidence_claims(standing),
-        *(_claims(told, alone) if told else ()),
+        *(_claims(reported, alone) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # What may be claimed is claimed of the method: a tick that a seed does not earn is a choice among seeds.
@@ -87,7 +87,7 @@ def claims(
     # Which code trained an adopted run is not known: nothing may be claimed of what its training did.
     earned = (
         one
-        for one in said
+        for one in statement
         if (one.kind != "may" or (trained_here and every <= set(one.run_ids)))
         and (trained_here or one.key != "passes alone")
     )
@@ -117,7 +117,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     key, what = _trained_blocks(runs)
     yield claim(
         key,
-        f"It passes: its accuracy may be reported as that of {what}{cleared_words(runs)}{sampled(runs)}. Passing does not certify "
+        f"It passes: its accuracy may be reported as that of {what}{cleared_text(runs)}{sampled(runs)}. Passing does not certify "
         f"the method: {CAVEAT}",
         runs,
         runs,
@@ -149,7 +149,7 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the audit found of the code behind the runs; a method that conforms is no claim."""
-    told = {
+    reported = {
         (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
         (METHOD, "warn"): (
             "method not measured",
@@ -178,11 +178,11 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
-            if found := told.get((finding.rule, finding.outcome)):
-                key, words = found
-                touched.setdefault((key, f"{words}: {finding.observed.reason}"), []).append(run)
-    for (key, words), several in touched.items():
-        yield claim(key, words, runs, several)
+            if found := reported.get((finding.rule, finding.outcome)):
+                key, text = found
+                touched.setdefault((key, f"{text}: {finding.observed.reason}"), []).append(run)
+    for (key, text), several in touched.items():
+        yield claim(key, text, runs, several)
 
 
 def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -260,20 +260,20 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
-            if one.outcome not in SILENT and not _told_elsewhere(one):
+            if one.outcome not in SILENT and not _reported_elsewhere(one):
                 subject = subject_of(one.quantity)
                 # runs without a Γ, or with a reference near its floor, are told of in other words
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
-                say = WORDS.get((subject, observed_text(one)), _in_general)
+                say = TEXT.get((subject, observed_text(one)), _in_general)
                 say = say if _means(say, one) else _in_general
                 alike.setdefault((say, observed_text(one), one.outcome, one.rule, apart), []).append((run, one))
-    for (say, *_), told in alike.items():
-        touched, findings = [run for run, _ in told], [one for _, one in told]
+    for (say, *_), reported in alike.items():
+        touched, findings = [run for run, _ in reported], [one for _, one in reported]
         yield claim(*say(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 
 
-def _told_elsewhere(finding: Finding) -> bool:
+def _reported_elsewhere(finding: Finding) -> bool:
     if observed_text(finding) == "CLEARS":
         return finding.interval is not None  # over seeds; one run's margin is told here
     return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
@@ -303,9 +303,9 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
     since = [one.threshold for one in findings[0].further if one.quantity in SINCE]
     if since:
         text = f"The stream keeps its scale from block to block{within} and since initialisation within {compact(since[0])}"
-        return "keeps scale", f"{text}, so that norms and gradients of the blocks may be compared{scale_words(runs)}"
+        return "keeps scale", f"{text}, so that norms and gradients of the blocks may be compared{scale_text(runs)}"
     text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
-    return "keeps scale", f"{text}{scale_words(runs)}"
+    return "keeps scale", f"{text}{scale_text(runs)}"
 
 
 def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
@@ -418,19 +418,19 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """One end of the network carries the mean Γ: told beside whether Γ is specific."""
-    said: dict[str, list[RunAudit]] = {}
+    statement: dict[str, list[RunAudit]] = {}
     for run in runs:
         for one in run.findings:
             guard = None if one.outcome in SILENT else guard_of(one, run.record.measurements)
             if guard and guard.mean is not None:
-                said.setdefault(carried_words(guard), []).append(run)
-    for words, touched in said.items():
+                statement.setdefault(carried_text(guard), []).append(run)
+    for text, touched in statement.items():
         yield claim(
-            "carried by one end", f"The mean {GAMMA} may not stand for the whole network: {words}", runs, touched
+            "carried by one end", f"The mean {GAMMA} may not stand for the whole network: {text}", runs, touched
         )
 
 
-WORDS: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tuple[str, str]]] = {
+TEXT: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tuple[str, str]]] = {
     ("scale", "OK"): _keeps_scale,
     ("reference", "OK"): _has_reference,
     ("depth", "CLEARS"): _clears,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from fa_registry.metrics import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
-from fa_registry.protocol.last_block import WORDS as LAST_BLOCK_WORDS
+from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_reference_gamma import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
 from fa_registry.reporting.view_models import Claim
-from fa_registry.statistics import CONFIDENCE, level_words, seeds_to_plan, wilson_interval
+from fa_registry.statistics import CONFIDENCE, level_text, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
@@ -30,7 +30,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        seen = _interval(finding) + beside_limit(undercut, finding) + author_stated_runs(undercut, DEPTH)
+        seen = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
         yield claim("undercut", _undercut(finding) + seen, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
@@ -41,7 +41,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     clears = _clear(runs)
     if clears:
         key, text = _cleared(finding_with(clears[0], "CLEARS", quantities=DEPTH))
-        yield claim(key, text + cleared_words(clears), runs, clears)
+        yield claim(key, text + cleared_text(clears), runs, clears)
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
         yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
@@ -52,11 +52,11 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
             finding = finding_with(touched[0], state, quantities=DEPTH)
-            seen = beside_limit(touched, finding) + author_stated_runs(touched, DEPTH)
+            seen = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
             yield claim(key, what(finding) + seen, runs, touched)
 
 
-def cleared_words(runs: Sequence[RunAudit]) -> str:
+def cleared_text(runs: Sequence[RunAudit]) -> str:
     """`; the margin is +33.2 pp, …`: of runs that clear the frozen ones over seeds; empty where none was judged so."""
     clears = _clear(runs)
     if not clears:
@@ -68,7 +68,7 @@ def cleared_words(runs: Sequence[RunAudit]) -> str:
         if over
         else ""
     )
-    return what + _interval(finding) + beside_limit(clears, finding)
+    return what + _interval(finding) + nearest_limit_text(clears, finding)
 
 
 def _reference_id(run: RunAudit) -> str:
@@ -147,7 +147,7 @@ def _interval(finding: Finding) -> str:
 
 
 def _level(finding: Finding) -> str:
-    return f"{level_words(finding.confidence or CONFIDENCE)} interval"
+    return f"{level_text(finding.confidence or CONFIDENCE)} interval"
 
 
 def _why_level(finding: Finding) -> str:
@@ -274,7 +274,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     )
 
 
-def beside_limit(runs: Sequence[RunAudit], finding: Finding) -> str:
+def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     """That the margin lies nearer to its limit than the test set can tell; empty where it lies further, or none is known."""
     known = sampling(runs)
     if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:

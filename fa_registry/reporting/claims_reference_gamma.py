@@ -11,7 +11,7 @@ from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, between
 from fa_registry.reporting.view_models import Claim
-from fa_registry.statistics import CONFIDENCE, holm, level_words
+from fa_registry.statistics import CONFIDENCE, holm, level_text
 from fa_registry.statistics.over_seeds import OverSeeds
 
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, TOO_SMALL, HIGH = (
@@ -190,12 +190,12 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     alone = [run for run in scale if run not in both]
     if alone:
         text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
-        yield claim("exploded", text + scale_words(alone), runs, alone)
+        yield claim("exploded", text + scale_text(alone), runs, alone)
     yield from _converged(runs)
     yield from _noisy(runs)
 
 
-def scale_words(runs: Sequence[RunAudit]) -> str:
+def scale_text(runs: Sequence[RunAudit]) -> str:
     """`; the largest growth in one block is 1.5, …`: both growths that are known of the runs; empty where none is."""
     known = []
     for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
@@ -327,7 +327,7 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
     """(key, words), of the worst of the seeds: what one of them takes back no other grants. read: those that have a Γ."""
     whole = [run for run in read if run.record.status == "complete"]
-    own = _null_words(whole)
+    own = _null_text(whole)
     if why := _taken_back(runs):
         gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
@@ -354,7 +354,7 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
 def _size(runs: Sequence[RunAudit]) -> str:
     """`Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L, with its interval where there is one."""
     found = _gamma_over_seeds(runs)
-    level = f", {level_words(CONFIDENCE)} interval"
+    level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
     return f"{GAMMA} = {KINDS['cos'](found.mean.value)}{interval}"
 
@@ -402,9 +402,9 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
             with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
         ),
     )
-    told = [(words, touched) for words, touched in seen if touched]
-    told = told or [(f"its verdict is {failed[0].verdict.label}", failed)]
-    return ", ".join(f"{words}{_of_seeds(touched, runs)}" for words, touched in told)
+    reported = [(text, touched) for text, touched in seen if touched]
+    reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
+    return ", ".join(f"{description}{_of_seeds(touched, runs)}" for description, touched in reported)
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
@@ -459,19 +459,19 @@ def _sites(run: RunAudit) -> Sites:
     return Sites(tuple(above), tuple(site for site in counted if site not in above))
 
 
-def _null_words(read: Sequence[RunAudit]) -> str:
+def _null_text(read: Sequence[RunAudit]) -> str:
     """At which sites of which seeds Γ lies above that of fresh draws, and how that was judged; empty where no rule asked."""
     # By what was found too: without ranks the sites of a seed that is specific and of one that is not are the same, none.
     groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""
     seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
-    told = [
+    reported = [
         _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"It lies above that of fresh draws {'; '.join(told)}{_multiplicity(ranked)}"
+    return f"It lies above that of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:

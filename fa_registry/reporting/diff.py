@@ -433,8 +433,8 @@ def _figures(reproduction: Reproduction | None) -> dict[str, str]:
 def _row(row: FigureVerdict) -> str:
     numbers = {"mean": row.mean, "std": row.std, "difference": row.difference}
     known = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
-    words = [*known, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
-    return f"{row.outcome}: {row.reason} ({', '.join(words)}; {row.setting})"
+    text = [*known, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
+    return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
 # Any two values as what changed between them, in words.

@@ -25,7 +25,7 @@ def group_label(group: Group) -> str:
     return group.runs[0].record.spec.labelled(group.method)
 
 
-def options_words(group: Group) -> str:
+def options_text(group: Group) -> str:
     """What makes its method another than the plain one, `sigma=0.3, skip=false`; empty where nothing does."""
     return pairs(group.runs[0].record.spec.distinct).replace(",", ", ")
 
@@ -52,9 +52,9 @@ def slug(group: Group) -> str:
     return f"{file_name(f'{spec.method_label}--{group.setting}')}-{jsonio.digest_of(spec)[:6]}"
 
 
-def file_name(words: str) -> str:
+def file_name(text: str) -> str:
     """Readable, and safe on every file system."""
-    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")[:80]
 
 
@@ -110,7 +110,7 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
     return {name: plain(value) for name, value in values.items()}
 
 
-def means_in_words(columns: Iterable[Metric]) -> str:
+def means_in_text(columns: Iterable[Metric]) -> str:
     """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)

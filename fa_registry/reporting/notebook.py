@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from fa_registry.metrics import BESIDE_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
+from fa_registry.metrics import NEIGHBOUR_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS
@@ -20,7 +20,7 @@ from fa_registry.reporting.text.filters import counted, number, reading
 from fa_registry.text_safety import escape_control
 
 MOST = 100  # rows of a table; the pages and the frames have all
-HEADLINES = tuple(name for name in NOTE_TABLE if name not in BESIDE_CONTROL)  # those are in the findings
+HEADLINES = tuple(name for name in NOTE_TABLE if name not in NEIGHBOUR_CONTROL)  # those are in the findings
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"
@@ -68,12 +68,12 @@ def report_html(report: AuditReport) -> str:
         for run in report.runs[:MOST]
     ]
     counts = Counter(run.verdict.label for run in report.runs)
-    said = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
+    statement = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
     left = [f"{len(report.excluded)} not judged"] if report.excluded else []
     more = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
-    words = escape_control("; ".join([f"by edition {describe_edition(report.edition)}: {said}", *left, *more]))
+    text = escape_control("; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *left, *more]))
     heads = ("method", "seed", "verdict", *(column.heading for column in columns))
-    return _page(Markup("<p><b>{}</b><br>{}</p>").format(escape_control(report.title), words), _table(heads, rows))
+    return _page(Markup("<p><b>{}</b><br>{}</p>").format(escape_control(report.title), text), _table(heads, rows))
 
 
 def comparison_html(context: CompareContext) -> str:
@@ -93,13 +93,13 @@ def _side_by_side(part: SettingComparison) -> Markup:
 
 
 def _of_run(record: RunRecord) -> Markup:
-    said = {
+    statement = {
         "run": f"{record.name} ({record.run_id})",
         "setting": record.setting,
         "status": record.status.replace("_", " "),
         "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
     }
-    rows = [[escape(name), escape(escape_control(words))] for name, words in said.items()]
+    rows = [[escape(name), escape(escape_control(text))] for name, text in statement.items()]
     for name in HEADLINES:
         quantity = quantity_of(name)
         value = (

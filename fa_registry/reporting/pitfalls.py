@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fa_registry.metrics import AGGREGATES
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.integrity import difference_words
+from fa_registry.protocol.integrity import difference_text
 from fa_registry.protocol.near_settings import describe_difference, differing_numbers
 from fa_registry.protocol.paired_runs import whole
 from fa_registry.protocol.verdict import is_intact
@@ -107,7 +107,7 @@ class PitfallContext:
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
-            difference_words([figure for figure in differences if figure.quantity.startswith(families or "")])
+            difference_text([figure for figure in differences if figure.quantity.startswith(families or "")])
         )
 
 
@@ -359,13 +359,13 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 def same_seeds(asked: PitfallContext) -> Answered:
     """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
     mine = {run.record.spec.seed for run in asked.group}
-    words = ", ".join(map(str, sorted(mine)))
+    text = ", ".join(map(str, sorted(mine)))
     others = asked.sources.seeds_of_methods.get(asked.spec.setting.identity, {})
     differing = [label for label, seeds in others.items() if seeds != mine]
     if differing:
         rest = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        return VIOLATED, f"seeds {words} here, others for {', '.join(differing[:SHOWN])}{rest} in the same setting"
-    return _nothing_left_out(asked, words)
+        return VIOLATED, f"seeds {text} here, others for {', '.join(differing[:SHOWN])}{rest} in the same setting"
+    return _nothing_left_out(asked, text)
 
 
 def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
@@ -377,7 +377,7 @@ def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
         return UNKNOWN, f"{selected}, and whether others were left out is not known: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was asked for" if "seeds" in choice.asked else ""
     passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
-    hidden, tried = _tried_beside(asked, choice.beside or ())
+    hidden, tried = _tried_neighbour(asked, choice.beside or ())
     passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
         how = f"{by_hand}, and the" if by_hand else "the"
@@ -429,7 +429,7 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
     return passed_over, mentioned
 
 
-def _tried_beside(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return what was passed over, and what is merely mentioned, of settings that differ by at most 1 % in some numbers.
 
     Passed over is a finished run that this report does not judge, of a seed that the method has no judged run of here.

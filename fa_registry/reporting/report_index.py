@@ -38,7 +38,7 @@ from fa_registry.reporting.view_models import (
     Truncated,
 )
 
-OUTCOME_WORDS = {
+OUTCOME_TEXT = {
     "pass": "passes",
     "warn": "warns",
     "fail": "fires",
@@ -48,7 +48,7 @@ OUTCOME_WORDS = {
     "waived": "is waived",
 }
 MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
-MOST_SAID = 6  # different findings of one subject on a page
+MOST_STATEMENT = 6  # different findings of one subject on a page
 MOST_RUNS = 8
 NOWHERE = "—"
 SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
@@ -235,7 +235,7 @@ def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
-    word = f"{worst.state}, {OUTCOME_WORDS[worst.outcome]}" if worst.state else OUTCOME_WORDS[worst.outcome]
+    word = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
     gate = "" if worst.gating else ", but does not gate"
     return (
         f"{describe_edition(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
@@ -357,10 +357,10 @@ def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Ite
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
     """run_ids: of the runs of which the same was found, by outcome and detail."""
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
-    said = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
+    statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
     count = Counter()
     for (outcome, _), ids in run_ids.items():
         count[outcome] += len(ids)
     return EvidenceRow(
-        subject, count["agrees"], count["differs"], count["not possible"], Truncated.first(MOST_SAID, said)
+        subject, count["agrees"], count["differs"], count["not possible"], Truncated.first(MOST_STATEMENT, statement)
     )

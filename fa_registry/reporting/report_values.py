@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fa_registry.metrics import (
     AUDIT_TABLE,
-    BESIDE_CONTROL,
     LAST_SITE,
+    NEIGHBOUR_CONTROL,
     NONE,
     Known,
     Metric,
@@ -32,7 +32,7 @@ from fa_registry.reporting.view_models import (
     SeedStatement,
     SeedValue,
 )
-from fa_registry.statistics import CONFIDENCE, level_words
+from fa_registry.statistics import CONFIDENCE, level_text
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
 BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
@@ -104,7 +104,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
     What is beside a control comes from that control.
     """
     record = run.record
-    if quantity.name in BESIDE_CONTROL:
+    if quantity.name in NEIGHBOUR_CONTROL:
         return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
     if quantity.name in record.measurements.sites:
         by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
@@ -165,7 +165,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
     found = seed_estimate(quantity, values)
-    stated = [run for run in runs if quantity.name in BESIDE_CONTROL and frozen.stated(run)]
+    stated = [run for run in runs if quantity.name in NEIGHBOUR_CONTROL and frozen.stated(run)]
     if found.low.value is None or not stated:
         return found
     reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
@@ -197,7 +197,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
     )
 
 
-def control_words(rows: Sequence[ControlRow]) -> str:
+def control_text(rows: Sequence[ControlRow]) -> str:
     """`control verified`, or `control stated (seed 2): its metrics are unverifiable`, for the place beside a verdict."""
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
@@ -249,8 +249,8 @@ def _row(
     same: dict[tuple, list[tuple[int, Finding]]] = {}
     for seed, finding in several:
         fired = None if finding.first_fire is None else f"{finding.first_fire}{logged.get(finding.run_id, '')}"
-        words = (finding.sentence, finding.observed, finding.interval, finding.site, fired, finding.detail)
-        same.setdefault(words, []).append((seed, finding))
+        text = (finding.sentence, finding.observed, finding.interval, finding.site, fired, finding.detail)
+        same.setdefault(text, []).append((seed, finding))
     return FindingRow(
         rule=first.rule,
         title=first.title,
@@ -260,13 +260,13 @@ def _row(
         required=first.required,
         method=method,
         setting=setting,
-        said=tuple(_said(one, known, fired) for (*_, fired, _), one in same.items()),
+        said=tuple(_statement(one, known, fired) for (*_, fired, _), one in same.items()),
         limit=first.limit or first.required,
         under=quantity_of(first.quantity, known).under,
     )
 
 
-def _said(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> SeedStatement:
+def _statement(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> SeedStatement:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
     return SeedStatement(
@@ -281,6 +281,6 @@ def _said(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) 
             dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
         ),
         detail=first.detail,
-        level=level_words(first.confidence or CONFIDENCE),
+        level=level_text(first.confidence or CONFIDENCE),
         basis=first.basis,
     )

@@ -257,7 +257,7 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class BesideRow:
+class BesideRow_value:
     """A run of a setting that differs from a judged one by at most 1 %. of: the judged method; differs: in which numbers."""
 
     run: OtherRun

@@ -22,14 +22,14 @@ from fa_registry.statistics.intervals import (
     bootstrap_interval,
     excludes,
     interval,
-    level_words,
+    level_text,
     look_confidence,
     seeds_to_plan,
     t_interval,
     wilson_interval,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
-from fa_registry.statistics.scatter import far_value, scatter_words
+from fa_registry.statistics.scatter import far_value, scatter_text
 
 __all__ = [
     "CONFIDENCE",
@@ -47,12 +47,12 @@ __all__ = [
     "far_value",
     "holm",
     "interval",
-    "level_words",
+    "level_text",
     "look_confidence",
     "paired_difference",
     "rank_p_value",
     "reported",
-    "scatter_words",
+    "scatter_text",
     "seeds_to_plan",
     "stated_difference",
     "summary",

@@ -122,7 +122,7 @@ def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | No
     return int(counts[enough[0]]) if len(enough) else None
 
 
-def level_words(confidence: float) -> str:
+def level_text(confidence: float) -> str:
     """`95 %`, `97.5 %`, `99.17 %`: a level as a sentence names it."""
     return f"{100 * confidence:.4g} %"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from scipy import special
 
-from fa_registry.statistics.intervals import level_words
+from fa_registry.statistics.intervals import level_text
 from fa_registry.statistics.samples import CONFIDENCE, finite, reported
 
 TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samples of 8, in 9 % of samples of 3
@@ -38,7 +38,7 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
     return index if abs(numbers[index] - sample.mean) / sample.std > critical else None
 
 
-def scatter_words(values: Sequence[float]) -> str:
+def scatter_text(values: Sequence[float]) -> str:
     """Describe on what a t interval of these values rests; empty for fewer than two.
 
     From TESTED values on by the test of Shapiro and Wilk (1965, Biometrika 52, 591). The coverages are simulated in
@@ -47,7 +47,7 @@ def scatter_words(values: Sequence[float]) -> str:
     n = len(values)
     if n < 2:
         return ""
-    assumed = f"The {level_words(CONFIDENCE)} interval assumes that seeds scatter normally"
+    assumed = f"The {level_text(CONFIDENCE)} interval assumes that seeds scatter normally"
     if n < TESTED:
         return (
             f"{assumed}, which {n} seeds cannot show. An interval of three seeds contains the true mean in 95 % of studies if they "

@@ -42,7 +42,7 @@ class RemoteProcess(ABC):
     """One batch in a process elsewhere, or waiting for one."""
 
     @abstractmethod
-    def told(self) -> list[Message]:
+    def reported(self) -> list[Message]:
         """What its process has sent since. Raises Lost when that is gone and has nothing more to tell."""
 
     @abstractmethod
@@ -63,11 +63,11 @@ def run_in_batches(
     work: JobFunction,
     resources: JobResources,
     stop: StopCheck,
-    tell: EventSink,
+    report: EventSink,
     place: Callable[[bytes], RemoteProcess],
 ) -> None:
     """As Executor.run. place: has a process call `do_batch` with these bytes, as soon as there is room for one."""
-    _Batches(jobs, work, resources, stop, tell, place).run()
+    _Batches(jobs, work, resources, stop, report, place).run()
 
 
 @dataclasses.dataclass
@@ -92,11 +92,11 @@ class _Batches:
         work: JobFunction,
         resources: JobResources,
         stop: StopCheck,
-        tell: EventSink,
+        report: EventSink,
         place: Callable[[bytes], RemoteProcess],
     ):
         self._waiting = deque(enumerate(jobs))
-        self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, tell, place
+        self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, report, place
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
         self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that one ended
@@ -149,7 +149,7 @@ class _Batches:
     def _attend(self, batch: _Batch) -> None:
         """Tell what its process has told; where that is lost, or silent for too long, see to its jobs."""
         try:
-            messages = batch.placed.told()
+            messages = batch.placed.reported()
         except ProcessLost as lost:
             self._batches.remove(batch)
             batch.placed.end()
@@ -158,7 +158,7 @@ class _Batches:
             return
         batch.heard = time.monotonic() if messages else batch.heard
         for message in messages:
-            self._hear(batch, unpacked(message))
+            self._receive(batch, unpacked(message))
         silent = 0.0 if batch.heard is None else time.monotonic() - batch.heard
         if not batch.open:
             self._batches.remove(batch)
@@ -170,7 +170,7 @@ class _Batches:
             for index in batch.open:
                 self._tell(JobEvent(index, "failed", why, lost=True))
 
-    def _hear(self, batch: _Batch, event: JobEvent | None) -> None:
+    def _receive(self, batch: _Batch, event: JobEvent | None) -> None:
         if event is None or event.kind == BEGUN:
             return
         if event.kind == UNEQUAL:
@@ -216,11 +216,11 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
     Whoever calls it has sent BEGINS.
     """
     asked, threads, indices, given = pickle.loads(message)
-    if words := unequal(asked, versions(), platform.node()):
-        send(packed(JobEvent(0, UNEQUAL, words)))
+    if text := unequal(asked, versions(), platform.node()):
+        send(packed(JobEvent(0, UNEQUAL, text)))
         return
 
-    def tell(event: JobEvent) -> None:
+    def report(event: JobEvent) -> None:
         own = dataclasses.replace(event, index=indices[event.index])
         if event.kind in ENDS:
             send_end(send, own)
@@ -231,7 +231,7 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
         work, jobs = pickle.loads(given)
     except Exception:  # of a package that is not installed here
         for place in range(len(indices)):
-            tell(JobEvent(place, "failed", traceback.format_exc()))
+            report(JobEvent(place, "failed", traceback.format_exc()))
         return
     with pinned_threads(threads):
-        run_side_by_side(jobs, work, len(jobs), stop, tell)
+        run_side_by_side(jobs, work, len(jobs), stop, report)

@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 from fa_registry import bundled_files, jsonio
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import RunSpec
-from fa_registry.studies.study_variants import StudyVariant, parse_twin
+from fa_registry.studies.study_variants import StudyVariant, parse_variant
 from fa_registry.text_safety import name_problem
-from fa_registry.training.controls import ladder, rung
+from fa_registry.training.controls import depth, ladder
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 
 Control = Literal["frozen", "shallow", "ladder"]
@@ -130,7 +130,7 @@ class GridCell:
     name: str = ""
 
 
-def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: StudyVariant) -> Iterator[GridCell]:
+def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
     """Every cell of every grid that can be expanded. What `wrong_fields` has named already is left out, not named twice."""
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
@@ -148,9 +148,9 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: StudyVaria
         wanted = tuple(control for control in CONTROLS if controls.get(control))
         for values in product(*axes.values()):
             cell = {**fields, **dict(zip(axes, values, strict=True))}
-            for swept, words in _swept(cell, grid):
-                name = f"{grid['name']} {words}".strip() if grid.get("name") else ""
-                yield GridCell(_of_twin(swept, twin), wanted, name)
+            for swept, text in _swept(cell, grid):
+                name = f"{grid['name']} {text}".strip() if grid.get("name") else ""
+                yield GridCell(_of_variant(swept, variant), wanted, name)
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -190,12 +190,12 @@ def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
     return declared is not None and isinstance(declared.default, (list, tuple))
 
 
-def _of_twin(fields: dict[str, Any], twin: StudyVariant) -> dict[str, Any]:
+def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
     """The fields on the twin's data and with its epochs; a wrong number of epochs is left for parse_spec to name."""
     if "dataset" in fields:
-        fields["dataset"] = twin.dataset(fields["dataset"])
+        fields["dataset"] = variant.dataset(fields["dataset"])
     if type(fields.get("epochs")) is int:
-        fields["epochs"] = twin.epochs(fields["epochs"])
+        fields["epochs"] = variant.epochs(fields["epochs"])
     return fields
 
 
@@ -203,19 +203,19 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
     """The controls of one trained spec: by bp, without penalty; the ladder by the method itself."""
     for control in controls:
         if control == "ladder":
-            yield from _rungs(spec)
+            yield from _depths(spec)
             continue
         recipe = dataclasses.replace(spec.recipe, credit_norm="rms")
         yield dataclasses.replace(spec, method="bp", method_options={}, penalty=0.0, control=control, recipe=recipe)
 
 
-def _rungs(spec: RunSpec) -> Iterator[RunSpec]:
+def _depths(spec: RunSpec) -> Iterator[RunSpec]:
     """ladder_0 .. ladder_{L−1} of one trained spec. The lowest is without penalty: no block is left to penalise."""
     if "num_blocks" not in spec.architecture_options:
         problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
         raise InvalidFields("study", [problem])
     for control in ladder(int(spec.architecture_options["num_blocks"])):
-        yield dataclasses.replace(spec, control=control, penalty=spec.penalty if rung(control) else 0.0)
+        yield dataclasses.replace(spec, control=control, penalty=spec.penalty if depth(control) else 0.0)
 
 
 FILE = "study.toml"
@@ -286,10 +286,10 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     """
     raw, problems = file.raw, wrong_fields(file.raw)
     given = {key: value for key, value in overrides.items() if value}
-    twin = parse_twin(overrides, problems)
+    variant = parse_variant(overrides, problems)
     trained: list[tuple[RunSpec, GridCell]] = []
     left = MOST_RUNS
-    for number, of_grid in _by_grid(raw, given, twin):
+    for number, of_grid in _by_grid(raw, given, variant):
         of_grid = list(islice(of_grid, left + 1))
         if not of_grid:
             problems.append(f"grid[{number}]: expands to no run; every list needs at least one entry")
@@ -310,18 +310,18 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
         raw["edition"],
         raw.get("cost", ""),
         _specs(trained),
-        twin,
+        variant,
         _labels(trained),
         raw.get("keep_states", 0),
     )
 
 
 def _by_grid(
-    raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: StudyVariant
+    raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
 ) -> Iterator[tuple[int, Iterator[GridCell]]]:
     """What each [[grid]] of the file expands to, the first is 0; those that cannot be expanded have been named."""
     for number, grid in enumerate(grids(raw)):
-        yield number, cells({**raw, "grid": [grid]}, overrides, twin)
+        yield number, cells({**raw, "grid": [grid]}, overrides, variant)
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:

@@ -49,7 +49,7 @@ class StudyVariant:
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
-def parse_twin(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
+def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
     """The twin that `data` and `scale` of the overrides ask for; what is wrong with them is added to `problems`."""
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):

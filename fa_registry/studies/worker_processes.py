@@ -56,19 +56,19 @@ LONGEST_FOLDER = 70  # bytes; the server is reached by a file in the temporary f
 
 
 def supervise(
-    jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink, silence: float = 0.0
+    jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, report: EventSink, silence: float = 0.0
 ) -> None:
     """Call task(job, stop, report) for every job, each in one of so many processes; `tell` hears every event, here.
 
     task, jobs: picklable. stop: once true, those at work end at their next safe point. silence: seconds without a report after
     which a job's process is ended, 0: never. Returns, or raises what `tell` raised, when no worker is left.
     """
-    supervisor = _Supervisor(processes, stop, tell, silence)
+    supervisor = _Supervisor(processes, stop, report, silence)
     for index, job in enumerate(jobs):
         try:
             supervisor.waiting.append((index, pickle.dumps((task, job))))
         except Exception:
-            tell(JobEvent(index, "failed", traceback.format_exc()))
+            report(JobEvent(index, "failed", traceback.format_exc()))
     supervisor.run()
 
 
@@ -89,9 +89,9 @@ def _called(call: Callable[[], Any], stop: StopCheck, report: Callable[[Any], No
 class _Supervisor:
     """Gives what waits to workers, hears them, and says of every job how it ended."""
 
-    def __init__(self, processes: int, stop: StopCheck, tell: EventSink, silence: float):
+    def __init__(self, processes: int, stop: StopCheck, report: EventSink, silence: float):
         self.waiting: deque[tuple[int, bytes]] = deque()
-        self._processes, self._stop, self._tell, self._silence = processes, stop, tell, silence
+        self._processes, self._stop, self._tell, self._silence = processes, stop, report, silence
         self._deaths: dict[int, str] = {}  # of a job whose first worker died: how that one ended
         self._workers: list[Worker] = []
 
@@ -147,7 +147,7 @@ class _Supervisor:
     def _attend(self, worker: Worker) -> None:
         """Tell what a worker has told; where it is gone, or silent for too long, see to its job; one that stays is ended."""
         gone = worker.is_gone  # asked first: who leaves in between may have told of its end
-        for event in worker.told():
+        for event in worker.reported():
             self._tell(event)
         job, silent = worker.job, worker.silent_for
         if gone:
@@ -155,7 +155,7 @@ class _Supervisor:
             worker.end()
             if job:
                 code = worker.process.exitcode
-                self._count_death(job, f"ended with {_words(code)}", lost=code in (-KILL, UNKNOWN))
+                self._count_death(job, f"ended with {_text(code)}", lost=code in (-KILL, UNKNOWN))
         elif job and self._silence and silent > self._silence:
             self._workers.remove(worker)
             worker.interrupt()
@@ -178,7 +178,7 @@ class _Supervisor:
             self.waiting.appendleft(job)
 
 
-def _words(code: int | None) -> str:
+def _text(code: int | None) -> str:
     if code is None or code >= 0:
         return f"exit code {code}"
     return f"signal {next((known.name for known in signal.Signals if known == -code), -code)}"
@@ -254,7 +254,7 @@ class Worker:
         with suppress(OSError):  # it has died: the next `told` finds out
             self.connection.send(message)
 
-    def told(self) -> Iterator[JobEvent]:
+    def reported(self) -> Iterator[JobEvent]:
         """What it has told since."""
         try:
             while not self._hung_up and self.connection.poll():
@@ -321,12 +321,12 @@ def unpacked(message: Message) -> JobEvent | None:
     """
     index, kind, value, refused = message
     try:
-        told = pickle.loads(value)
+        reported = pickle.loads(value)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
     if kind != LOGGED:
-        return JobEvent(index, kind, told, refused=refused)
-    name, level, text = told
+        return JobEvent(index, kind, reported, refused=refused)
+    name, level, text = reported
     logging.getLogger(name).log(level, "%s", text)
     return None
 

@@ -180,13 +180,13 @@ def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
 
     The stranger drew its own feedback from another seed, so a matrix kept outside the feedback state shows.
     """
-    case, stranger = setting.case(), setting.stranger()
+    case, third_party = setting.case(), setting.third_party()
     case.train(TRAINED_STEPS)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("network", "feedback"):
             path = Path(folder) / f"{name}.safetensors"
-            load_into(getattr(stranger, name), path, save_tensors(path, getattr(case, name).state_dict()))
-    afterwards, expected = stranger.credits(stranger.inputs()), case.credits(case.inputs())
+            load_into(getattr(third_party, name), path, save_tensors(path, getattr(case, name).state_dict()))
+    afterwards, expected = third_party.credits(third_party.inputs()), case.credits(case.inputs())
     return within(_sites(afterwards), afterwards, expected, 0.0)
 
 

@@ -145,7 +145,7 @@ class Setting:
         """A fresh case with weights, feedback state and batch of the seed."""
         return self._draw(self.seed)
 
-    def stranger(self) -> NetworkCase:
+    def third_party(self) -> NetworkCase:
         """The same batch, but weights and feedback state of another seed: what it has in common with `case` was handed over."""
         return self._draw(self.seed + 1)
 

@@ -52,7 +52,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
     experiment, own, rest = str(folder).partition(f"/{run_id}/artifacts")
-    beside = _beside(experiment, database) if database else None
+    beside = _neighbour(experiment, database) if database else None
     if beside:
         root, name = beside
         folder = join_safely(root, f"{name}{own}{rest}")  # the root may itself be a link, to a larger disk
@@ -88,7 +88,7 @@ def check_location(location: str, store: str) -> None:
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
         folder = _path(location)
-        beside = _beside(str(folder), database)
+        beside = _neighbour(str(folder), database)
         check_inside_store(beside[0] / beside[1] if beside else folder, store)
 
 
@@ -104,7 +104,7 @@ def _path(uri: str) -> Path:
     return Path(unquote(uri.removeprefix("file://")))
 
 
-def _beside(experiment: str, database: Path) -> tuple[Path, str] | None:
+def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     """Root beside the database, and name in it, of what it names below any folder's `mlartifacts`; None for a root of one's own.
 
     What MLflow's client has put below its `mlruns` may lie elsewhere, but not beside another database of the same name: this one
@@ -161,7 +161,7 @@ def placed(database: Path) -> ArtifactLocations:
 
 def _moved(uri: str, database: Path) -> tuple[str, str] | None:
     """How an experiment's address begins, up to the root of all artifacts, and how it would where the files lie now."""
-    beside = _beside(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
+    beside = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
     if not beside or not os.path.isdir(beside[0]):
         return None
     root, name = beside

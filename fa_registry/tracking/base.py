@@ -48,7 +48,7 @@ class StoredRun(SpilledFields):
     metrics: the value of each at its last step. params: as text. deleted: whether it is in the store's bin.
     """
 
-    SHELVED = ("tags", "metrics", "params")
+    SPILLED_FIELDS = ("tags", "metrics", "params")
 
     run_id: str
     name: str

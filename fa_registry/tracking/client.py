@@ -124,7 +124,7 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
     begun: dict[
         str, float
     ] = {}  # kind of refusal → since when: a server that comes up may be away first and then at fault
-    told = False
+    reported = False
     while True:
         try:
             with _of_mlflow(waits):
@@ -136,9 +136,9 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
             patience = WAITED_FOR.get(refusal.kind, 0.0) if waits else 0.0
             if waited > patience or not patience:
                 raise
-            if waited > SILENT and not told:
+            if waited > SILENT and not reported:
                 LOG.warning("store %s %s: waiting, at most %.0f seconds", uri, SAYS[refusal.kind], patience)
-                told = True
+                reported = True
         time.sleep(LOOKS)
 
 
@@ -190,7 +190,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
 
 def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
     """Until `attempt` is true: silently at first, then with a line that names who holds `what`, and not for ever."""
-    begun, told = time.monotonic(), False
+    begun, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - begun
         if waited > PATIENCE:
@@ -198,9 +198,9 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
                 f"{what} has been held by {holder()} for {waited:.0f} seconds; nothing was changed. "
                 "Wait for that process or end it, then repeat the command"
             )
-        if waited > SILENT and not told:
+        if waited > SILENT and not reported:
             LOG.warning("%s is held by %s: waiting, at most %.0f seconds", what, holder(), PATIENCE)
-            told = True
+            reported = True
         time.sleep(PAUSE)
 
 

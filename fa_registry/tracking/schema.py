@@ -148,8 +148,8 @@ def after_kept_state(epoch: int) -> str:
 
 def charts(quantities: Iterable[Metric]) -> tuple[str, ...]:
     """The names of those that are not ours and have charts all the same; no family has, whose members are many."""
-    strangers = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
-    return tuple(one.name for one in strangers if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
+    third_party = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
+    return tuple(one.name for one in third_party if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
 
 
 def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:

@@ -78,8 +78,8 @@ class StoreRefusal(StoreError):
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
         self.code = str(getattr(error, "error_code", ""))
-        told = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_said(root, self.kind)}"
-        super().__init__("; ".join([told, *([TO_DO[self.kind]] if self.kind else [])]))
+        reported = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_statement(root, self.kind)}"
+        super().__init__("; ".join([reported, *([TO_DO[self.kind]] if self.kind else [])]))
 
 
 @contextlib.contextmanager
@@ -99,15 +99,15 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     """The first of an error's causes whose kind is known, and that kind; where there is none, the error itself."""
     cause: BaseException | None = error
     while cause is not None:
-        told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
-        kind = _of_server(told) or _of_bucket(told) or _of_database(told)
-        code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
-        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
+        reported = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        kind = _of_server(reported) or _of_bucket(reported) or _of_database(reported)
+        code = getattr(reported, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
+        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(reported, "errno", None) or 0)
         kind = (
-            LACKING if isinstance(told, ImportError) else kind
+            LACKING if isinstance(reported, ImportError) else kind
         )  # MLflow imports a bucket's library when it is asked for
         if kind:
-            return told, kind
+            return reported, kind
         cause = cause.__cause__ or cause.__context__
     return error, ""
 
@@ -138,8 +138,8 @@ def _of_bucket(error: BaseException) -> str:
 
 def _of_database(error: BaseException) -> str:
     """AWAY where a database of the network is; what it refuses itself has no kind."""
-    words = str(error)
-    is_gone = _library(error) == "psycopg2" and CUT.search(words) and not ANSWERED.search(words)
+    text = str(error)
+    is_gone = _library(error) == "psycopg2" and CUT.search(text) and not ANSWERED.search(text)
     return AWAY if is_gone else ""
 
 
@@ -147,7 +147,7 @@ def _library(error: BaseException) -> str:
     return type(error).__module__.partition(".")[0]
 
 
-def _said(error: BaseException, kind: str = "") -> str:
+def _statement(error: BaseException, kind: str = "") -> str:
     """On one line, without what SQLAlchemy adds: the statement with its parameters, and where one can read on."""
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username

@@ -55,18 +55,18 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     if objection := _objection(task, sites, own):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
     declared = DECLARED if card.reaches_bp else f"not above {NEAR} at every site that counts"
-    return Check(CREDIT_CHECK, "agrees", f"{_words(own)}; {declared}")
+    return Check(CREDIT_CHECK, "agrees", f"{_text(own)}; {declared}")
 
 
 def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
     """Return why the method is backpropagation although its card does not declare it; empty where it is not."""
     card = task.method.card
     if own and min(own.values()) > NEAR and not card.reaches_bp:
-        return f"{_words(own)}, above {NEAR} at every site that counts"
+        return f"{_text(own)}, above {NEAR} at every site that counts"
     fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
-        return f"under a fresh draw of its feedback {_words(fresh)}, {limit}"
+        return f"under a fresh draw of its feedback {_text(fresh)}, {limit}"
     return ""
 
 
@@ -130,7 +130,7 @@ def _largest(tables: Iterator[Cosines]) -> Cosines:
     return largest
 
 
-def _words(cosines: Cosines) -> str:
+def _text(cosines: Cosines) -> str:
     if not cosines:
         return "no counted site has a credit and a gradient that are not zero"
     each = [f"{value:.5f} at site {site}" for site, value in cosines.items()]

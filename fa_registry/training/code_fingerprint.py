@@ -20,7 +20,7 @@ CATALOGS = {
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
 }
-WORDS = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
+TEXT = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
 FIRST: Mapping[str, Any] = {"version": 1}  # what an older release, which recorded no code, had of every member of ours
 SHOWN = 8  # characters of a digest in a message
 
@@ -91,7 +91,7 @@ def _changes(sealed: Code, now: Code) -> Iterator[str]:
             }
         if _same(before, today) or (family == "diagnostics" and key not in sealed and "digest" in today):
             continue
-        yield f"{WORDS[family]} {name}: {_change(before, today)}"
+        yield f"{TEXT[family]} {name}: {_change(before, today)}"
 
 
 def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:

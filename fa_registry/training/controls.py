@@ -15,12 +15,12 @@ from torch import nn
 from fa_registry.architectures.base import Network
 
 NAMES = ("none", "frozen", "shallow")
-RUNG = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling a rung: ladder_02 would be another run than ladder_2
+DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling a rung: ladder_02 would be another run than ladder_2
 
 
-def rung(control: str) -> int | None:
+def depth(control: str) -> int | None:
     """K of ladder_K; None for any other control."""
-    match = RUNG.fullmatch(control)
+    match = DEPTH.fullmatch(control)
     return int(match[1]) if match else None
 
 
@@ -31,20 +31,20 @@ def ladder(blocks: int) -> list[str]:
 
 def control_name(value: str) -> str:
     """`value` if it names a control; ValueError otherwise."""
-    if value not in NAMES and rung(str(value)) is None:
+    if value not in NAMES and depth(str(value)) is None:
         raise ValueError(f"expected one of {', '.join(NAMES)}, or ladder_K to train the last K blocks, found {value!r}")
     return value
 
 
 def trains_blocks(control: str) -> bool:
     """Whether a network under this control has a block that learns (if it has any)."""
-    return control == "none" or bool(rung(control))
+    return control == "none" or bool(depth(control))
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
     """The parameters the optimiser owns; everything else has requires_grad switched off here."""
     blocks = len(network.blocks)
-    kept = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, rung(control))
+    kept = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
     for block in network.blocks[: blocks - kept]:
         block.requires_grad_(False)
     return [parameter for parameter in network.parameters() if parameter.requires_grad]

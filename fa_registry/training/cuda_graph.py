@@ -103,15 +103,15 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
         work()
         return ""
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as received:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")  # not "error": half a step must not be left behind
         try:
             work()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    waits = [warning for warning in heard if WAITING in str(warning.message)]
-    for warning in heard:
+    waits = [warning for warning in received if WAITING in str(warning.message)]
+    for warning in received:
         if warning not in waits:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source

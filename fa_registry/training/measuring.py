@@ -194,10 +194,10 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
         **machine(task),
     }
     members = diagnostics.CATALOG.members() if members is None else members
-    told: dict[str, Scalar] = {}
+    reported: dict[str, Scalar] = {}
     for name in sorted(members, key=_built_in_first, reverse=True):  # a name of ours is not another package's
-        told |= members[name].card.conventions
-    return {**told, **conventions}
+        reported |= members[name].card.conventions
+    return {**reported, **conventions}
 
 
 def machine(task: Task) -> dict[str, Scalar]:

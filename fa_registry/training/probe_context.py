@@ -266,11 +266,11 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
 def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
     """What the bench of this task takes its batches from, and what its metrics depend on beside."""
     how = conventions or conventions_of_task(task)
-    told = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
+    reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
     split = stability_split(task.splits)
     if isinstance(split, Unavailable):
-        return {"stability_split": f"none: {split.reason}", **told}
-    return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **told}
+        return {"stability_split": f"none: {split.reason}", **reported}
+    return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **reported}
 
 
 # Disjoint batches to compare gradients between: of the test split where it is large enough, else of the training split.

@@ -117,8 +117,8 @@ class EpochComparison:
         if self.reached < self._epochs:
             part = f"{max(self.reached, 0)} of {self._epochs} epochs trained again from the specification"
             return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **done)
-        words = f"trained again from the specification, {self._epochs} epochs, {digests}; {rows}"
-        return Check(WHOLE, "agrees", words, **done)
+        text = f"trained again from the specification, {self._epochs} epochs, {digests}; {rows}"
+        return Check(WHOLE, "agrees", text, **done)
 
 
 def work_of(task: Task, epochs: int) -> float:

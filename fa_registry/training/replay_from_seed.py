@@ -190,8 +190,8 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
-    words = "rounded otherwise than here; from the weights drawn here the first steps lead to the recorded state"
-    return Check(initial.subject, "agrees", f"{words}, to {SAME_WAY:g} of the way")
+    text = "rounded otherwise than here; from the weights drawn here the first steps lead to the recorded state"
+    return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the way")
 
 
 def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
@@ -448,14 +448,14 @@ class _Replay:
         share = f"the first {self._steps} of {total} training steps{part}, taken again"
         how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
-        yield from self._whole([words for words in wrong if words.startswith("after epoch")])
+        yield from self._whole([text for text in wrong if text.startswith("after epoch")])
         if wrong:
             explained = {problem for _, problem in self._arrived if problem} <= self._explained
             yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
         elif self._arrived:
             places = " and ".join(where for where, _ in self._arrived)
-            words = f"{share}: {places} the sealed state comes again, {how}"
-            yield Check("first steps", "agrees", words, steps=self._steps)
+            description = f"{share}: {places} the sealed state comes again, {how}"
+            yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
             absent = f"the sealed state is that after step {step}" if step else NOT_SEALED

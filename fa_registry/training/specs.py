@@ -130,10 +130,10 @@ def _number(value: Any, least: float | None) -> float:
 
 
 def _flag(value: Any, least: float | None = None) -> bool:
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if str(value).lower() not in words:
+    text = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in text:
         raise ValueError(f"expected true or false, found {describe_value(value)}")
-    return words[str(value).lower()]
+    return text[str(value).lower()]
 
 
 def _text(value: Any, least: float | None = None) -> str:
@@ -216,12 +216,12 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
 def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
     """blocks: what the architecture's num_blocks says; None where it has no such option."""
     control, problems = values.get("control", "none"), []
-    rung = controls.rung(control)
-    if rung is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
+    depth = controls.depth(control)
+    if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
         problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
-    if rung is not None and (blocks is None or rung > blocks):
+    if depth is not None and (blocks is None or depth > blocks):
         has = "says no num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
-        problems.append(f"control: {control} trains the last {rung} blocks, but {values['architecture']} {has}")
+        problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {has}")
     if not controls.trains_blocks(control) and values.get("penalty"):
         problems.append(f"penalty: the {control} control has no trained block to penalise")
     return problems

@@ -273,9 +273,9 @@ def _backward(
         elif shrinking:
             outputs, roots = [*outputs, *branches], [*roots, *shrinking]
     # a frozen block's branch is on no graph: its credit is computed with the others and has nowhere to go
-    heard = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
-    if heard:
-        torch.autograd.backward(*zip(*heard, strict=True))
+    received = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
+    if received:
+        torch.autograd.backward(*zip(*received, strict=True))
 
 
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:

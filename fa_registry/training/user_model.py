@@ -73,7 +73,7 @@ def observed_look(
     try:
         return run_forward_backward(network, x, y, double, directions)
     except RuntimeError as error:
-        if not any(words in str(error) for words in NO_GRAPH):
+        if not any(text in str(error) for text in NO_GRAPH):
             raise
         problem = (
             "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "

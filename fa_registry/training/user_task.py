@@ -107,14 +107,14 @@ class UserTask:
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
         """Return the measurements with how they were taken. reference: as own.ReferenceSource has it."""
-        told: dict[str, Scalar] = {
+        reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
             CLASSES: self.classes,
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
         }
-        return dataclasses.replace(measurements, conventions=told)
+        return dataclasses.replace(measurements, conventions=reported)
 
 
 def structure(network: nn.Module) -> str:

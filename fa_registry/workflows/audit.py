@@ -37,7 +37,7 @@ from fa_registry.records import (
 )
 from fa_registry.reporting.notebook import report_html
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
-from fa_registry.reporting.pages.notes import Notes, not_judged_words
+from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.reporting.render import rendered, renderer
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema
@@ -299,7 +299,7 @@ def log_audit(
         with LeaseHolder(
             tracker, run_id, process_ownership.LEASE
         ):  # a heartbeat: how others learn that this process is gone
-            page = _tell_all(tracker, report, folder, selection, run_id)
+            page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
         status, state = schema.INTERRUPTED, "KILLED"
@@ -312,7 +312,7 @@ def log_audit(
     return run_id, page
 
 
-def _tell_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
+def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
     """Write the audit to its own run, to the runs that it looked at and to their study; return the page in MLflow."""
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
@@ -376,13 +376,13 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
             excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags
         )  # whatever its status tag was made to say
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
-            verdict, note = not_judged_words(excluded), notes.of_excluded(excluded, whole)
+            verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, whole)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
             if _is_there(tracker, excluded.run_id, schema.FORM):
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
-            told = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
-            told |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
-            tracker.log(excluded.run_id, tags=told)
+            reported = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
+            reported |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
+            tracker.log(excluded.run_id, tags=reported)
 
 
 def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:

@@ -20,7 +20,7 @@ from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit, RunRecord
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
-from fa_registry.reporting.pages.notes import Notes, not_judged_words
+from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.reporting.render import OWN_TEMPLATES, render_report, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -79,20 +79,20 @@ def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mappin
             )
             continue
         names.append(describe_edition(reference))
-        for run, said, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
-            if _decisive(said) != _decisive(again):
-                label, now = said.verdict.label, again.verdict.label
+        for run, statement, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
+            if _decisive(statement) != _decisive(again):
+                label, now = statement.verdict.label, again.verdict.label
                 what = f"its findings are not those of {now}" if label == now else f"{label}, judged again {now}"
                 wrong.append(f"{run.record.name} (run {run.record.run_id}): {what} by edition {reference.name}")
-            elif said.findings != again.findings:
+            elif statement.findings != again.findings:
                 reworded.append(f"{run.record.name}: findings by edition {reference.name} are worded otherwise")
     if wrong or reworded:
         why = () if same_release else ("another release may have judged: its code is not the code installed here",)
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*wrong, *reworded]), *why))
     if unknown:
         return Integrity("unverifiable", tuple(unknown))
-    words = f"all {len(report.runs)} verdicts and their findings are the same"
-    return Integrity("verified", (f"judged again by edition {', '.join(names)}, {words}",))
+    text = f"all {len(report.runs)} verdicts and their findings are the same"
+    return Integrity("verified", (f"judged again by edition {', '.join(names)}, {text}",))
 
 
 def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[RunAudit | Judgement]]]:
@@ -141,8 +141,8 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     if found.state != "verified":
         return Integrity(found.state, found.details)
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
-        words = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
-        return Integrity("unverifiable", (f"{words}; `fa-registry audit` measures the run again",))
+        text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
+        return Integrity("unverifiable", (f"{text}; `fa-registry audit` measures the run again",))
     return Integrity(
         "verified", ("every artifact is the one audited, and the figures are those that the run recorded",)
     )
@@ -161,9 +161,9 @@ def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
     """Compare every record of the report with its run: a mismatch if one differs, unverifiable if one cannot be compared."""
     found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
-        words = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
-        if words:
-            return Integrity(state, _first(words))
+        text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
+        if text:
+            return Integrity(state, _first(text))
     return Integrity("verified", (f"the records of all {len(found)} runs are those that the runs recorded",))
 
 
@@ -198,8 +198,8 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
     origin = "" if recorded else "written by an older release, which sealed no pages; "
     if differing:
-        words = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:SHOWN])}"
-        return _other_bytes(audit, f"{origin}{words}")
+        text = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:SHOWN])}"
+        return _other_bytes(audit, f"{origin}{text}")
     return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages are the same bytes",))
 
 
@@ -208,15 +208,15 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
     return path is not None and rendered.is_file() and path.read_bytes() == rendered.read_bytes()
 
 
-def _other_bytes(audit: StoredRun, words: str) -> Integrity:
+def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     """Return a mismatch where this release rendered the pages; unverifiable with the reason where something else did."""
     by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if by == here:
-        return Integrity("mismatch", (words,))
+        return Integrity("mismatch", (text,))
     if by.endswith(OWN_TEMPLATES):
-        return Integrity("unverifiable", (f"{words}; rendered by a user template, cannot be rendered again",))
+        return Integrity("unverifiable", (f"{text}; rendered by a user template, cannot be rendered again",))
     whose = f"rendered by {by}; installed here is {here}" if by else "the audit did not record what rendered them"
-    return Integrity("unverifiable", (f"{words}; {whose}: another release or machine may give other bytes",))
+    return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
 
 
 # What an audit left on a run: the tags of its verdicts, and the attached pages.
@@ -228,8 +228,8 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
     held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
     if differing:
-        words = f"rendered again from audit {audit.run_id}, attached pages are other: {', '.join(differing)}"
-        return _other_bytes(audit, words)
+        text = f"rendered again from audit {audit.run_id}, attached pages are other: {', '.join(differing)}"
+        return _other_bytes(audit, text)
     return Integrity("verified", ("rendered again, the attached pages are the same bytes",))
 
 
@@ -270,5 +270,5 @@ def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]
     for excluded in report.excluded:
         if excluded.run_id == run.run_id:
             names = [name for name in run.tags if name.startswith(schema.TAG_VERDICT)]
-            return dict.fromkeys(names, not_judged_words(excluded))
+            return dict.fromkeys(names, not_judged_text(excluded))
     return {}

@@ -57,10 +57,15 @@ def make_bundle(
     tracker = open_tracker(store, create=False)
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
-    told = {"study": study, "audit": audit.run_id, "light": light, "made_by": importlib.metadata.version("fa_registry")}
+    reported = {
+        "study": study,
+        "audit": audit.run_id,
+        "light": light,
+        "made_by": importlib.metadata.version("fa_registry"),
+    }
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
-        pack(folder, path, told, partial(signed, key=Path(sign)) if sign else None)
+        pack(folder, path, reported, partial(signed, key=Path(sign)) if sign else None)
     return BundleResult(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
 
 
@@ -127,8 +132,8 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
     left_out = len(record.digests) - len(kept)
-    words = f"as recorded; nothing was measured again: {left_out} files were left out (--light)"
-    integrity = Integrity("trusted", (words,)) if left_out else Integrity("verified")
+    text = f"as recorded; nothing was measured again: {left_out} files were left out (--light)"
+    integrity = Integrity("trusted", (text,)) if left_out else Integrity("verified")
     return Verification(run.run_id, run.name, integrity, files)
 
 
@@ -229,7 +234,7 @@ KEPT_TAGS = frozenset(
 )
 
 
-def bundled_words(found: BundleResult) -> Iterator[str]:
+def bundled_text(found: BundleResult) -> Iterator[str]:
     """What a person is told of a bundle."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
     yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")

@@ -46,7 +46,7 @@ def resume_folder(registry: Path) -> Path:
     return registry / "resume"
 
 
-def leftovers(
+def stale_items(
     tracker: Tracker | None,
     registry: Path,
     database: Path | None = None,
@@ -77,7 +77,7 @@ def leftovers(
 
 def clear(tracker: Tracker, registry: Path) -> None:
     """Mend what a killed process left, before this one writes; damaged files stay until a person has seen them."""
-    for left in leftovers(tracker, registry):
+    for left in stale_items(tracker, registry):
         if not left.what.endswith(process_ownership.DAMAGED):
             left.mend()
 

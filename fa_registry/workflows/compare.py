@@ -186,11 +186,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     )
 
 
-def filter_by_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
+def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
     """The runs in whose setting's name the words stand; UsageError with the known names where there is none."""
-    kept = [run for run in pool if words in _setting(run)]
+    kept = [run for run in pool if text in _setting(run)]
     if not kept:
-        raise UsageError(f"compare: {unknown_name_text('setting', words, {_setting(run) for run in pool})}")
+        raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
     return kept
 
 

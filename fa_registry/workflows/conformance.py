@@ -192,10 +192,10 @@ def code_check(record: RunRecord) -> Check:
         what = "adopted and measured" if record.spec.weights else "trained"
         return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
     if sealed is None:
-        words = (
+        text = (
             "no code was recorded by the release that trained it; its members are taken for version 1, as today's are"
         )
-        return Check(SUBJECT, "agrees", words)
+        return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
 
 

@@ -23,7 +23,7 @@ from fa_registry.workflows.cluster_options import ONE_MACHINE
 
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two looks at what others train
-TOLD = 60.0  # and between two lines that say whom we wait for
+REPORTED = 60.0  # and between two lines that say whom we wait for
 STOP_LOOKS = 30.0  # between two looks for the tag that stops a study
 STOP = "yes"
 
@@ -74,7 +74,7 @@ class StopTagPoller:
         last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
         return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
 
-    def _words(self) -> str:
+    def _text(self) -> str:
         """A server that does not answer now is asked the next time: training goes on meanwhile."""
         try:
             return stopped_by_tag(self._tracker, self._study)
@@ -86,10 +86,10 @@ class StopTagPoller:
     def __call__(self) -> bool:
         if not self._asked and self._is_due():
             self.looked[self._tracker.uri, self._study] = time.monotonic()
-            words = self._words()
-            self._asked = bool(words)
-            if words:
-                LOG.warning("%s", words)
+            text = self._text()
+            self._asked = bool(text)
+            if text:
+                LOG.warning("%s", text)
         return self._asked or self._stop()
 
 
@@ -123,7 +123,7 @@ def wait_for_others(
     A spec is free where its process has ended without finishing it, or gave no sign of life for its lease; what it left is closed.
     waits: until all are finished or some are free. Raises Interrupted when stopped.
     """
-    told = 0.0
+    reported = 0.0
     while True:
         attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
         done = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
@@ -138,13 +138,13 @@ def wait_for_others(
             raise Interrupted(
                 f"stopped while others train {len(held)} of the runs; the same command goes on from there"
             )
-        if time.monotonic() - told > TOLD:
-            LOG.info("%s", waiting_words(held))
-            told = time.monotonic()
+        if time.monotonic() - reported > REPORTED:
+            LOG.info("%s", waiting_text(held))
+            reported = time.monotonic()
         time.sleep(PAUSE)
 
 
-def waiting_words(held: Mapping[str, StoredRun]) -> str:
+def waiting_text(held: Mapping[str, StoredRun]) -> str:
     hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
     names = ", ".join(run.name for run in held.values())
     return f"waiting for what other processes train on {hosts}, {len(held)} run{'s' * (len(held) > 1)}: {names}"
@@ -171,16 +171,16 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
     """What others give as signs of life, watched until each of them has given one: the longest of their leases at most."""
-    signs, told = HeartbeatMonitor(), False
+    signs, reported = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
-        if not told:
+        if not reported:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
                 "watching %d runs of other machines (%s) for a sign of life, for their lease at most",
                 len(silent),
                 hosts,
             )
-            told = True
+            reported = True
         time.sleep(PAUSE)
     return signs
 

@@ -77,7 +77,7 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
 
 def _of_run(run: StoredRun) -> dict[str, object]:
     seed = schema.seed_of(run.params)
-    said = {
+    statement = {
         "run_id": run.run_id,
         "name": run.name,
         "study": run.tags.get(schema.TAG_STUDY, ""),
@@ -88,7 +88,7 @@ def _of_run(run: StoredRun) -> dict[str, object]:
         "verdict": run.tags.get(schema.TAG_VERDICT, ""),
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
     }
-    return {**said, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
+    return {**statement, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
 
 
 def _of_judged(judged: RunAudit) -> dict[str, object]:

@@ -27,7 +27,7 @@ from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
-from fa_registry.workflows.cleanup import KINDS, close, leftovers
+from fa_registry.workflows.cleanup import KINDS, close, stale_items
 from fa_registry.workflows.coordination import at_work_elsewhere, host_of, observe_heartbeats, without_heartbeat
 from fa_registry.workflows.plugin_listing import PLUGGED, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
@@ -83,7 +83,7 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     signs = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
-    found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
+    found = stale_items(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
     for left in found if repair else ():
         left.mend()
     for kind in KINDS:
@@ -152,8 +152,8 @@ def _database(store: str) -> str | dict[str, Any]:
     if problems == ["ok"]:
         return f"sqlite's {check} found every page in order"
     lines = " · ".join(line for problem in problems for line in problem.splitlines())
-    words = f"sqlite's {check} expected every page in order, found: {lines}; {TO_DO[DAMAGED]}"
-    return {"ok": False, "state": "NOT OK", "found": words}
+    text = f"sqlite's {check} expected every page in order, found: {lines}; {TO_DO[DAMAGED]}"
+    return {"ok": False, "state": "NOT OK", "found": text}
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
@@ -165,19 +165,19 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
         files, state = placed(database), "ok"
     except StoreError:
         return {"found": "none: the store cannot be used"}
-    words = [f"of {files.count - len(files.lacking)} runs, beside {database}"]
+    text = [f"of {files.count - len(files.lacking)} runs, beside {database}"]
     if files.moved:
-        words += [
+        text += [
             f"they lie in {new}, the database names {old}, where MLflow's pages look"
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
         done = f"put right; as it was: {rewrite_addresses(database, files.moved)}" if repair else ""
-        words.append(done or "`fa-registry doctor --repair` puts the addresses right")
+        text.append(done or "`fa-registry doctor --repair` puts the addresses right")
     for run_id, where in list(files.lacking.items())[:1]:
         state = "NOT OK"
-        words.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
-    return {"ok": not files.lacking, "state": state, "found": "; ".join(words)}
+        text.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
+    return {"ok": not files.lacking, "state": state, "found": "; ".join(text)}
 
 
 def _configuration() -> str:

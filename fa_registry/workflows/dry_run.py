@@ -19,7 +19,7 @@ from fa_registry.workflows.probe import Probe, kind, probe
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
-from fa_registry.workflows.training import kept_words, newest_finished, on_gpu
+from fa_registry.workflows.training import kept_text, newest_finished, on_gpu
 
 HERE = ("", "local", "side_by_side")  # executors whose runs this machine trains
 BUSY = 0.1  # share of the probe's time that it waited for a processor, beyond which this is said
@@ -129,7 +129,7 @@ def plan_study(
         probed.waiting,
         (
             *remarks,
-            *filter(None, [kept_words(study.specs, keep_states or study.keep_states)]),
+            *filter(None, [kept_text(study.specs, keep_states or study.keep_states)]),
             *_time_remarks(settings, probed, processes, lanes),
         ),
     )

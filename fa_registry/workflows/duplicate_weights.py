@@ -91,9 +91,9 @@ def _with_near(record: RunRecord, near: Mapping[str, str], by_id: Mapping[str, R
     """Return the record with a finding for the runs whose weights are almost its own; one that has a finding stays as it is."""
     if not near or any(_is_found(check) for check in record.integrity.checks):
         return record
-    told = [f"the same weights as run {run_id} ({by_id[run_id].name}) {words}" for run_id, words in near.items()]
-    rest = [f"{len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*told[:SHOWN], *rest])))
+    reported = [f"the same weights as run {run_id} ({by_id[run_id].name}) {text}" for run_id, text in near.items()]
+    rest = [f"{len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
+    return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*reported[:SHOWN], *rest])))
 
 
 def _is_found(check: Check) -> bool:
@@ -190,8 +190,10 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
             if run.run_id in known:
                 continue
             with contextlib.suppress(RegistryError):  # a run that was not asked for: what cannot be read tells nothing
-                twin = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
-                elsewhere.setdefault(digest, []).extend([dataclasses.replace(twin, name=run.name)] if twin else [])
+                variant = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
+                elsewhere.setdefault(digest, []).extend(
+                    [dataclasses.replace(variant, name=run.name)] if variant else []
+                )
     return elsewhere
 
 
@@ -207,12 +209,16 @@ def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) ->
 
 
 def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
-    others = [twin for twin in same if twin.run_id != record.run_id and not may_share_weights(record.spec, twin.spec)]
+    others = [
+        variant
+        for variant in same
+        if variant.run_id != record.run_id and not may_share_weights(record.spec, variant.spec)
+    ]
     if not others:
         return record
-    words = ", ".join(_named(others))
+    text = ", ".join(_named(others))
     finding = Check(
-        FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that"
+        FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {text}: two specifications cannot give that"
     )
     return _with_check(record, finding)
 
@@ -224,8 +230,8 @@ def _with_check(record: RunRecord, finding: Check) -> RunRecord:
     return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))
 
 
-def _named(twins: Sequence[RunRecord]) -> Iterator[str]:
-    for twin in twins[:SHOWN]:
-        yield f"run {twin.run_id} ({twin.name})"
-    if len(twins) > SHOWN:
-        yield f"{len(twins) - SHOWN} more"
+def _named(variants: Sequence[RunRecord]) -> Iterator[str]:
+    for variant in variants[:SHOWN]:
+        yield f"run {variant.run_id} ({variant.name})"
+    if len(variants) > SHOWN:
+        yield f"{len(variants) - SHOWN} more"

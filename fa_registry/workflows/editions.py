@@ -90,5 +90,5 @@ def signature(edition: EditionReference) -> str:
     """Which rules exactly, in one line for a tag: `2026-05 23d1b7cd`, whether a threshold is not the edition's own, and whether
     the edition is not a shipped one."""
     modified = " modified" if edition.overrides else ""
-    words = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
-    return f"{edition.name} {edition.digest[:DIGEST]}{modified}{words}"
+    text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
+    return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

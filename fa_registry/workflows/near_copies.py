@@ -24,7 +24,7 @@ from fa_registry.records import RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
-from fa_registry.training.controls import rung
+from fa_registry.training.controls import depth
 from fa_registry.training.task import build_network
 
 # The smallest `distance` of two honest runs of different methods, seeds or controls that was measured, and the largest that is a
@@ -64,9 +64,9 @@ def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dic
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
     found: dict[str, dict[str, str]] = {}
-    for one, other, words in (*_near(tracker, runs), *_shared_tensors(runs)):
-        for run, twin in ((one, other), (other, one)):
-            found.setdefault(run.record.run_id, {}).setdefault(twin.record.run_id, words)
+    for one, other, text in (*_near(tracker, runs), *_shared_tensors(runs)):
+        for run, variant in ((one, other), (other, one)):
+            found.setdefault(run.record.run_id, {}).setdefault(variant.record.run_id, text)
     return found
 
 
@@ -200,7 +200,7 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 
 def effective_control(spec: RunSpec) -> str:
     """Return the control under its plainest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
-    trained = rung(spec.control)
+    trained = depth(spec.control)
     if trained is not None and trained == spec.architecture_options.get("num_blocks"):
         return "none"
     return "frozen" if trained == 0 and spec.method == "bp" else spec.control
@@ -219,8 +219,8 @@ def _exact_blocks(spec: RunSpec) -> int | None:
         return None
     parts = {part_of(name) for name in initial}
     blocks = len([part for part in parts if part.startswith("blocks.")])
-    rung = spec.control.removeprefix("ladder_")
-    trained = int(rung) if rung.isdigit() else blocks if spec.control == "none" else 0
+    depth_value = spec.control.removeprefix("ladder_")
+    trained = int(depth_value) if depth_value.isdigit() else blocks if spec.control == "none" else 0
     exact = sites == "all" or ("embed" not in parts and trained <= (sites == "last"))
     return trained if initial and exact else None
 
@@ -240,10 +240,10 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
         if apart <= LIMIT:
             changed = sum(int((held[0][name] != held[1][name]).sum()) for name in held[0])
             total = sum(tensor.numel() for tensor in held[0].values())
-            yield one, other, _near_words(changed, total, apart)
+            yield one, other, _near_text(changed, total, apart)
 
 
-def _near_words(changed: int, total: int, apart: float) -> str:
+def _near_text(changed: int, total: int, apart: float) -> str:
     return (
         f"but for {changed:,} of {total:,} numbers: {apart:.2g} of the way from the initial weights apart, and two honest runs "
         f"end at least {NEAREST_HONEST:g} apart"
@@ -290,5 +290,5 @@ def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Train
                     shared.setdefault(key, (one, other, []))[2].append(name)
     for one, other, names in shared.values():
         several = len(names) > 1
-        words = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, as {', '.join(names[:3])}"
-        yield one, other, words
+        text = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, as {', '.join(names[:3])}"
+        yield one, other, text

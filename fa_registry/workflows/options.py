@@ -51,9 +51,9 @@ class RunSelector:
     @cached_property
     def as_asked(self) -> Study:
         """The study with the overrides. Raises UnknownName, InvalidFields that names all that is wrong."""
-        return self.twin({})
+        return self.variant({})
 
-    def twin(self, more: Mapping[str, Any]) -> Study:
+    def variant(self, more: Mapping[str, Any]) -> Study:
         """The same study with more overrides than were asked for."""
         from fa_registry.studies.study import expanded
 

@@ -33,7 +33,7 @@ def check_plugin_imports(*families: str) -> None:
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
 
-    def hear(event: JobEvent) -> None:
+    def receive(event: JobEvent) -> None:
         if event.kind == "failed":
             family, name = foreign[event.index]
             PLUGGED[family].disable(name, f"cannot be imported: {event.value}")
@@ -42,7 +42,7 @@ def check_plugin_imports(*families: str) -> None:
         from fa_registry.parallel import usable_cores
         from fa_registry.studies.worker_processes import supervise
 
-        supervise(foreign, _imported, usable_cores(), lambda: False, hear, IMPORT_SECONDS)
+        supervise(foreign, _imported, usable_cores(), lambda: False, receive, IMPORT_SECONDS)
 
 
 def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
@@ -77,8 +77,8 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         from fa_registry.reporting.render import TEMPLATES, overridable
 
         for name in overridable():
-            words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
-            yield name, words.partition("\n")[0], bundled_files.templates() / name
+            text = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
+            yield name, text.partition("\n")[0], bundled_files.templates() / name
     elif family == "analyses":
         for name, analyser in analyses.CATALOG.members().items():
             typed = name.replace("_", "-")  # as `fa-registry analyse` takes it

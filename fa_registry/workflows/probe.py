@@ -128,11 +128,11 @@ def probe(
     title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most, longer on a busy machine"
     with Progress(title, names, str) as progress:
 
-        def hear(event: JobEvent) -> None:
+        def receive(event: JobEvent) -> None:
             """Add what a worker reports."""
             if event.kind == "progress":
-                number, words = event.value
-                progress.show(JobEvent(firsts[event.index] + number, "done", words))
+                number, text = event.value
+                progress.show(JobEvent(firsts[event.index] + number, "done", text))
             elif event.kind == "done":
                 probed.add(event.value)
             elif event.kind == "failed":
@@ -141,7 +141,7 @@ def probe(
 
         executor = executors.CATALOG.get(default_executor(kinds, several=count > 1))
         resources = JobResources(at_once=count, device="cuda" if on_gpu(kinds) else "cpu")
-        executor.run(jobs, probing_steps, resources, lambda: False, hear)
+        executor.run(jobs, probing_steps, resources, lambda: False, receive)
     return probed
 
 

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bars
 
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.text_safety import escape_to_one_line
-from fa_registry.workflows.rule_monitor import fired_words
+from fa_registry.workflows.rule_monitor import fired_text
 
 LOG = logging.getLogger(__name__)
 
@@ -77,10 +77,10 @@ def joined(*parts: str) -> str:
 class Progress:
     """Context manager; `show` takes the executor's events. names: one a job. words: of a job's result."""
 
-    def __init__(self, title: str, names: Sequence[str], words: Callable[[Any], str]):
+    def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):
         self._title = title
         self._names = list(map(escape_to_one_line, names))
-        self._words = words
+        self._words = text
         console = Console(file=sys.stderr)
         self._drawn = console.is_terminal and LOG.isEnabledFor(logging.INFO)
         self._bars = Bars(
@@ -119,35 +119,35 @@ class Progress:
         self._finished += 1
         self._left.end(event.index)
         self._bars.advance(self._total)
-        self._bars.update(self._total, note=self._words_left())
+        self._bars.update(self._total, note=self._text_left())
         if event.index in self._lines:
             self._bars.remove_task(self._lines.pop(event.index))
         seconds = time.monotonic() - self._started
         count = f"[{self._finished}/{len(self._names)}]"
-        left = self._words_left()
-        words = joined(self._ending(event), left)
-        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], words)
+        left = self._text_left()
+        text = joined(self._ending(event), left)
+        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], text)
 
     def _advance(self, event: JobEvent) -> None:
         epoch, epochs, note, fired = event.value
         self._left.report(event.index, epoch, epochs)
-        self._bars.update(self._total, note=self._words_left())
-        self._tell_fires(event.index, fired)
+        self._bars.update(self._total, note=self._text_left())
+        self._report_fires(event.index, fired)
         if not self._drawn:
             if self._is_due(event.index, epoch, epochs):
-                self._tell(event.index, joined(f"epoch {epoch} of {epochs}", note, self._words_left()))
+                self._report(event.index, joined(f"epoch {epoch} of {epochs}", note, self._text_left()))
             return
         if event.index not in self._lines:
             self._lines[event.index] = self._bars.add_task(self._names[event.index], total=epochs, note="")
         self._bars.update(self._lines[event.index], completed=epoch, note=joined(note, *fired))
 
-    def _tell_fires(self, index: int, fired: Mapping[str, int]) -> None:
+    def _report_fires(self, index: int, fired: Mapping[str, int]) -> None:
         """A line for every rule that this job had not told of, as it happens: the bar has room for their names only."""
         known = self._fired.setdefault(index, set())
         news = {code: epoch for code, epoch in fired.items() if code not in known}
         known.update(news)
         if news:
-            self._tell(index, fired_words(news))
+            self._report(index, fired_text(news))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
         """Its first epoch and every n-th, and one that ends long after the last line; the last epoch has the run's end."""
@@ -157,13 +157,13 @@ class Progress:
             self._told[index] = now
         return due and epoch < epochs
 
-    def _words_left(self) -> str:
+    def _text_left(self) -> str:
         """Return `about 12 min left` of all jobs; empty before anything is done, and at the end."""
         seconds = self._left.seconds(time.monotonic() - self._started)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
-    def _tell(self, index: int, words: str) -> None:
-        LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], words)
+    def _report(self, index: int, text: str) -> None:
+        LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], text)
 
     def _ending(self, event: JobEvent) -> str:
         if event.kind == "failed":

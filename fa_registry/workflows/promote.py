@@ -17,7 +17,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
-from fa_registry.reporting.pages.form_tables import words
+from fa_registry.reporting.pages.form_tables import description
 from fa_registry.reporting.text.filters import fence, markdown_text, reading
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -106,8 +106,8 @@ def _audit(run: StoredRun, edition: str) -> str:
     """The command that judges the run, with its frozen control and its other seeds where it is of a study."""
     study = run.tags.get(schema.TAG_STUDY, "")
     chosen = ["--study", study] if study else ["--run", run.run_id]
-    words = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
-    return f"`{shlex.join(words)}`"
+    text = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
+    return f"`{shlex.join(text)}`"
 
 
 def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> None:
@@ -185,7 +185,7 @@ def run_promote(
     Every figure of the run is measured again, as `verify` does. Raises InvalidFields, UsageError (not finished, not audited, a
     FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
     """
-    check_words(name, aliases, despite)
+    check_text(name, aliases, despite)
     tracker = open_tracker(place.store, create=False, write=True)
     stored = tracker.get(expand_run_id(tracker, run))
     check_finished(stored)
@@ -315,7 +315,7 @@ SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 MAX_REASON = 1000  # characters, so that a description that begins with it holds the verdict too
 
 
-def check_words(name: str, aliases: Sequence[str], despite: str | None) -> None:
+def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
     """Raise InvalidFields for whatever was typed that no run could make right, all at once."""
     problems = []
     if name and not NAME.fullmatch(name):
@@ -496,4 +496,4 @@ def _opinion(opinion: Opinion) -> Iterator[str]:
 
 def _mapping(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
-        yield f"- {markdown_text(name)}: {markdown_text(words(value))}"
+        yield f"- {markdown_text(name)}: {markdown_text(description(value))}"

@@ -159,8 +159,8 @@ def _each(
 ) -> list[RemeasuredRun]:
     """there: gathers a run in another process."""
     if measuring.trust_logged:
-        shelf = SpillFile()
-        return [_laid(remeasure_one(tracker, run, measuring, data_root), run, shelf) for run in runs]
+        spill_file = SpillFile()
+        return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
     parts: dict[frozenset[str], list[int]] = {frozenset(): []}
     for place, run in enumerate(runs):
         parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
@@ -210,10 +210,10 @@ def _on_a_cluster(
         most = room.at_once or _default_processes(runs, measuring)
 
         def run_all(
-            jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, tell: EventSink
+            jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, report: EventSink
         ) -> None:
             executor.run(
-                jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), stop, tell
+                jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), stop, report
             )
 
         return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)
@@ -324,28 +324,28 @@ def _run(
 ) -> list[RemeasuredRun]:
     """run_all: `run_jobs` or `supervise`."""
     gathered: dict[int, RemeasuredRun] = {}
-    shelf = SpillFile()
+    spill_file = SpillFile()
     title = f"measuring {len(runs)} runs again" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
-        def hear(event: JobEvent) -> None:
+        def receive(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                gathered[event.index] = _laid(event.value, runs[event.index], shelf)
+                gathered[event.index] = _laid(event.value, runs[event.index], spill_file)
             elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
 
-        run_all(runs, work, processes, stop, hear)
+        run_all(runs, work, processes, stop, receive)
     if len(gathered) < len(runs):
         raise Interrupted("stopped while runs were measured again; nothing was judged")
     return [gathered[index] for index in range(len(runs))]
 
 
-def _laid(outcome: RemeasuredRun, run: StoredRun, shelf: SpillFile) -> RemeasuredRun:
+def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
     """run: as it was asked for; a worker sends a copy of it back, which is all in memory."""
     if outcome.record:
-        shelf.spill(outcome.record)
+        spill_file.spill(outcome.record)
     return dataclasses.replace(outcome, run=run)
 
 

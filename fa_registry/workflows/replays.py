@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry.errors import RegistryError
-from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_words
+from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
 from fa_registry.records import Measurements, Reading, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -99,7 +99,7 @@ class SeriesComparison:
             wrong += [f"{name}: not logged" for name in missing]
             conventions = self._record.measurements.conventions
             sides = (dataclasses.replace(one, conventions=conventions) for one in (logged, measured))
-            wrong += difference_words(compare(*sides).differences)
+            wrong += difference_text(compare(*sides).differences)
         return "; ".join(wrong)
 
 

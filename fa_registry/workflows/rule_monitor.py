@@ -74,18 +74,20 @@ class Monitor:
     rows: epochs that an interrupted run had measured: what fired in them is not lost, and is not news.
     """
 
-    def __init__(self, watch: MonitoredRules, tell: Callable[[Mapping[str, str]], None], rows: Sequence[EpochRow] = ()):
+    def __init__(
+        self, watch: MonitoredRules, report: Callable[[Mapping[str, str]], None], rows: Sequence[EpochRow] = ()
+    ):
         self.fired: dict[str, int] = {}
         self._watch = watch
-        self._tell = tell
+        self._tell = report
         self._rules = [rule for rule in watch.edition.rules if is_watchable(rule)] if watch.edition else []
         for row in rows:
             self._look(row)
         tags = {schema.TAG_FIRST_FIRE_BY: watch.by, schema.TAG_STOP_ON: watch.wish}
         fires = {schema.first_fire_tag(code): str(epoch) for code, epoch in self.fired.items()}
-        tell({**{name: value for name, value in tags.items() if value}, **fires})
+        report({**{name: value for name, value in tags.items() if value}, **fires})
 
-    def hear(self, row: EpochRow) -> None:
+    def receive(self, row: EpochRow) -> None:
         """Look at one epoch's figures and tag the run with what fired in it."""
         news = self._look(row)
         if news:
@@ -105,6 +107,6 @@ class Monitor:
         return news
 
 
-def fired_words(fired: Mapping[str, int]) -> str:
+def fired_text(fired: Mapping[str, int]) -> str:
     """`D1 fired at epoch 8, D2 fired at epoch 12`, for a line of progress."""
     return ", ".join(f"{code} fired at epoch {epoch}" for code, epoch in fired.items())

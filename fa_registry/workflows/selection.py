@@ -61,10 +61,10 @@ def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
         runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in chosen.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
     if not selection.runs:
-        bin_words = tracker.experiment_deleted_message()
+        bin_text = tracker.experiment_deleted_message()
         raise NothingSelected(
             f"no finished run among {selection.text} in {tracker.uri}"
-            + (f": {bin_words}" if bin_words else "")
+            + (f": {bin_text}" if bin_text else "")
             + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
         )
     return selection
@@ -116,7 +116,7 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
         )
     asked = _asked(study, chosen.overrides)
     choice = SelectionSummary(study.name, asked, others, superseded)
-    return Selection(tuple(newest), tuple(excluded), _words(study, asked), tuple(remarks), choice)
+    return Selection(tuple(newest), tuple(excluded), _text(study, asked), tuple(remarks), choice)
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value}
 
 
-def _words(study: Study, asked: Mapping[str, str]) -> str:
+def _text(study: Study, asked: Mapping[str, str]) -> str:
     replaced = [f"{name} {value}" for name, value in asked.items() if name not in study.twin.overrides]
     which = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
     return f"study {which} ({len(study.specs)} specifications)"
@@ -137,29 +137,29 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
     study = chosen.as_asked
     asked = study.twin.description or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
-    twin = next((run.tags[schema.TAG_TWIN] for run in newest_first(trained) if schema.TAG_TWIN in run.tags), "")
-    if not twin:
+    variant = next((run.tags[schema.TAG_TWIN] for run in newest_first(trained) if schema.TAG_TWIN in run.tags), "")
+    if not variant:
         return study, []
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
     try:
-        trained_twin = chosen.twin(jsonio.decode(dict, jsonio.loads(twin), f"tag {schema.TAG_TWIN}"))
+        trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_TWIN}"))
     except ValueError as error:
         raise IntegrityError(
             f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are safe, choose them by --experiment or --run"
         ) from error
-    words = trained_twin.twin.description
-    return trained_twin, [
-        f"No run of study {study.name} as it is written is finished here; audited is its twin {words}."
+    text = trained_variant.twin.description
+    return trained_variant, [
+        f"No run of study {study.name} as it is written is finished here; audited is its twin {text}."
     ]
 
 
-def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:
+def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], text: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
     excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
     # oldest first: of a seed that was trained several times the newest run counts
-    return Selection(tuple(sorted(finished[::-1], key=lambda run: run.started)), excluded, words)
+    return Selection(tuple(sorted(finished[::-1], key=lambda run: run.started)), excluded, text)
 
 
 def _is_finished(run: StoredRun) -> bool:
@@ -329,10 +329,12 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
     candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
     others = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in candidates]
     unaudited = tuple(_unaudited(tracker, report, judged, others))
-    return replace(report, choice=replace(choice, unaudited=unaudited, beside=tuple(_beside(tracker, report, others))))
+    return replace(
+        report, choice=replace(choice, unaudited=unaudited, beside=tuple(_neighbour(tracker, report, others)))
+    )
 
 
-def _beside(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
+def _neighbour(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
     """Yield the runs of settings that differ from a judged one by at most 1 % in some numbers; by label, setting and seed.
 
     Seeds that came out badly could hide in such a setting, so that those are shown that this report judges, too.
@@ -340,17 +342,17 @@ def _beside(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) 
     groups = by_skeleton(run.record.spec for run in report.runs)
     found = []
     for run in report.runs:
-        if _is_beside(groups, run.record.spec):
+        if _is_neighbour(groups, run.record.spec):
             found.append(
                 _other(run.record.run_id, run.record.spec, f"{run.record.status}, judged in this report", True)
             )
     for run, spec in others:
-        if spec and _is_beside(groups, spec):
+        if spec and _is_neighbour(groups, spec):
             found.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
     yield from sorted(found, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
 
 
-def _is_beside(groups: Mapping[Any, Sequence[RunSpec]], spec: RunSpec) -> bool:
+def _is_neighbour(groups: Mapping[Any, Sequence[RunSpec]], spec: RunSpec) -> bool:
     return any(differing_numbers(spec, judged) for judged in groups.get(skeleton(spec), ()))
 
 

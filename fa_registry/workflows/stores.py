@@ -73,7 +73,7 @@ def mlflow_run_in_progress() -> str:
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 
-def trash_launcher_run(verb: str) -> None:
+def trash_launcher_run(command: str) -> None:
     """Give the run that `mlflow run` began, and that no verb took over, a name and a kind; those of earlier calls go into the bin.
 
     It cannot go there itself: MLflow 3.17 ends it once more after this process has ended, and fails at a deleted one.
@@ -87,7 +87,7 @@ def trash_launcher_run(verb: str) -> None:
     for earlier in tracker.search({TAG_KIND: LAUNCH}):
         if earlier.state != "RUNNING":
             tracker.discard(earlier.run_id)
-    tracker.adopt(run_id, f"mlflow run: {verb}", {TAG_KIND: LAUNCH}, {})
+    tracker.adopt(run_id, f"mlflow run: {command}", {TAG_KIND: LAUNCH}, {})
 
 
 def registry_folder(store: str) -> Path:

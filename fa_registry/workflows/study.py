@@ -48,13 +48,13 @@ from fa_registry.workflows.training import (
     default_executor,
     ended_among,
     finished_but,
-    kept_words,
+    kept_text,
     newest_finished,
     on_gpu,
     parse_lease,
     parse_seconds,
     training_steps,
-    training_words,
+    training_text,
 )
 
 LOG = logging.getLogger(__name__)
@@ -124,10 +124,10 @@ def run_study(
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study) | sign(0, int(lease)), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, adopted)
-    if words := stopped_by_tag(tracker, study.name):
-        raise Interrupted(words)
-    if words := kept_words(todo, keep.states):
-        LOG.info("study %s: %s", study.name, words)
+    if text := stopped_by_tag(tracker, study.name):
+        raise Interrupted(text)
+    if text := kept_text(todo, keep.states):
+        LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
     training = [
         TrainingJob(
@@ -334,7 +334,7 @@ def checked_study(
 
 def _too_large(study: Study) -> list[str]:
     firsts = [specs[0] for specs in study.settings.values()]
-    return list(dict.fromkeys(words for spec in firsts for words in too_large(spec, datasets.get(spec.dataset).card)))
+    return list(dict.fromkeys(text for spec in firsts for text in too_large(spec, datasets.get(spec.dataset).card)))
 
 
 def _train_all(
@@ -348,9 +348,9 @@ def _train_all(
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {resources.at_once} at a time"
-    with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
+    with Progress(title, names, training_text) as progress, stop_on_signal() as stop:
 
-        def hear(event: JobEvent) -> None:
+        def receive(event: JobEvent) -> None:
             """Show an event, and sort the run that it ends."""
             progress.show(event)
             if event.kind in ENDS:
@@ -365,9 +365,9 @@ def _train_all(
             elif event.kind == "stopped":
                 result.stopped.append(names[event.index])
 
-        executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, hear)
+        executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, receive)
         for index in sorted(open_jobs):
-            hear(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
+            receive(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
     return elsewhere
 
 

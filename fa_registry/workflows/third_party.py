@@ -48,7 +48,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
     """
     found: dict[int, Measurements] = {}
 
-    def hear(event: JobEvent) -> None:
+    def receive(event: JobEvent) -> None:
         if event.kind == "done":
             found[event.index] = event.value
         elif event.kind == "failed":
@@ -56,7 +56,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
             found[event.index] = Measurements({}, {}, failures=failures)
 
     with stop_on_signal() as stop:
-        supervise(runs, job, processes, stop, hear)
+        supervise(runs, job, processes, stop, receive)
     if len(found) < len(runs):
         raise Interrupted("stopped while third-party diagnostics measured the runs; nothing was judged")
     return [found[place] for place in range(len(runs))]

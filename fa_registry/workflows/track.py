@@ -38,7 +38,7 @@ from fa_registry.workflows.user_loops import from_factory
 LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # what a loop may tell of its own besides the test accuracy
 NO_ACCURACY = "no test accuracy was given"
-NOBODY_CALLED = (
+NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(): nothing was measured after its beginning, and no run is complete"
 )
 STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
@@ -97,7 +97,7 @@ class TrackedRun:
             self._monitor = Monitor(checked_watch(DEFAULT_EDITION, "", []), self._writer.tag, earlier)
             self.done = earlier[-1].epoch if earlier else 0
             if first:
-                self._hear(first)
+                self._receive(first)
         except BaseException as error:
             self._writer.fail(error)
             raise
@@ -115,10 +115,10 @@ class TrackedRun:
         checks.problems += [unknown_name_text("figure", name, FIGURES) for name in figures if name not in FIGURES]
         checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
         checks.finish()
-        told = {name: Reading.of(value) for name, value in figures.items()}
-        told["accuracy"] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
-        row = EpochRow(self.done + 1, self._measured(told, self.done + 1))
-        self._hear(row)
+        reported = {name: Reading.of(value) for name, value in figures.items()}
+        reported["accuracy"] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
+        row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
+        self._receive(row)
         self.done = row.epoch
         return row.measurements
 
@@ -135,7 +135,7 @@ class TrackedRun:
         elif error is not None:
             self._writer.fail(error)
         elif not self.done:
-            refusal = UsageError(f"track: {NOBODY_CALLED}")
+            refusal = UsageError(f"track: {NO_ONE_CALLED}")
             self._writer.fail(refusal)
             raise refusal
         else:
@@ -151,21 +151,21 @@ class TrackedRun:
                 self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
-            told = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
-            final = self._task.with_conventions(self._measured(told, None, MOMENTS), self._source)
+            reported = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
+            final = self._task.with_conventions(self._measured(reported, None, MOMENTS), self._source)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:
             self._writer.fail(failure)
             raise
 
-    def _hear(self, row: EpochRow) -> None:
+    def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
-        self._monitor.hear(row)  # first, so that what fires is in the store with the epoch's points
+        self._monitor.receive(row)  # first, so that what fires is in the store with the epoch's points
         self._writer.on_epoch(row)
 
     def _measured(
-        self, told: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
+        self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
         """Measure the model as it is; its reference is checked every tenth epoch, and on the whole batch at the end (None)."""
         members = diagnostics.CATALOG.members().values()
@@ -183,8 +183,8 @@ class TrackedRun:
         if self._objection and self._objection not in self._logged:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
-        told = {"accuracy": Reading(None, NO_ACCURACY), **told}
-        return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **told}.items())))
+        reported = {"accuracy": Reading(None, NO_ACCURACY), **reported}
+        return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **reported}.items())))
 
 
 def _norms(row: EpochRow) -> tuple[float, ...] | None:
@@ -259,7 +259,7 @@ def track(
     frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
-    story = {**_story(network, credit, frozen), **{name: words for name, words in known.items() if words}}
+    story = {**_story(network, credit, frozen), **{name: text for name, text in known.items() if text}}
     task = UserTask(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
@@ -383,7 +383,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 def _commit(folder: Path) -> str:
     """Of the checkout that the script lies in, with a + where files of it were changed; empty where it lies in none."""
     try:
-        words = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        text = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
+        return subprocess.run(text, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

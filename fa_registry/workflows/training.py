@@ -49,7 +49,7 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.options import Cluster, StoreLocation
 from fa_registry.workflows.progress import Progress, joined
-from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_words
+from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_text
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, registry_folder
 
 LOG = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ class _Listener:
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         with refused(FILES):
-            self._monitor.hear(row)  # first, so that what fires is in the store with the epoch's points
+            self._monitor.receive(row)  # first, so that what fires is in the store with the epoch's points
             self._writer.on_epoch(row, trainer)
             if self._resume.due():
                 self._resume.write(trainer, self._writer.rows)
@@ -327,14 +327,14 @@ def finished_but(
     return finished
 
 
-def training_words(result: TrainingResult) -> str:
+def training_text(result: TrainingResult) -> str:
     """How training ended: status, figures, and which rules fired on the way."""
     resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
     if result.status == ELSEWHERE:
         return f"trained by another process: run {result.run_id}"
     figures = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
-    return joined(f"{status}{resumed}: {figures}", fired_words(result.fired))
+    return joined(f"{status}{resumed}: {figures}", fired_text(result.fired))
 
 
 # The train verb: one configuration, here, with its progress.
@@ -385,12 +385,12 @@ def run_train(
     log_code_changes({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
         return _there(tracker, present, changed)
-    if words := study and stopped_by_tag(tracker, study):
-        raise Interrupted(words)
+    if text := study and stopped_by_tag(tracker, study):
+        raise Interrupted(text)
     tracker.check_place()
     make_ready([spec.dataset], place.root)
-    if words := kept_words([spec], keep.states):
-        LOG.info("%s %s", run_name(spec), words)
+    if text := kept_text([spec], keep.states):
+        LOG.info("%s %s", run_name(spec), text)
     job = TrainingJob(
         spec,
         tracker.uri,
@@ -488,7 +488,7 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     return "local" if several and not on_gpu(specs) else "side_by_side"
 
 
-def kept_words(specs: Sequence[RunSpec], states: int) -> str:
+def kept_text(specs: Sequence[RunSpec], states: int) -> str:
     """Return how many states of which size are kept of a run, the largest of these; empty where none are."""
     if not states or not specs:
         return ""
@@ -510,16 +510,16 @@ def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str)
     with (
         chosen.opened(resources) as room,
         on_device(job.device),
-        Progress(title, [name], training_words) as progress,
+        Progress(title, [name], training_text) as progress,
         stop_on_signal() as stop,
     ):
         check_reach(job.store, room)
 
-        def hear(event: JobEvent) -> None:
+        def receive(event: JobEvent) -> None:
             if event.kind in ENDS:
                 ends.append(event)
             if event.kind not in ("failed", "stopped"):  # what is raised of it says so, and once will do
                 progress.show(event)
 
-        chosen.run([job], training_steps, resources, stop, hear)
+        chosen.run([job], training_steps, resources, stop, receive)
     return ends[0]

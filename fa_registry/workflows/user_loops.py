@@ -29,7 +29,7 @@ from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
-TOLD = "accuracy, losses and whatever its credit gave are as its author says"
+REPORTED = "accuracy, losses and whatever its credit gave are as its author says"
 OF_STATES = {
     "h_norm",
     "growth",
@@ -63,9 +63,9 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     factory = str(story.get("factory", ""))
     why = f"its factory {factory} was not vouched for (--factory)" if factory else "no factory of its model was given"
     if not factory or factory not in factories:
-        words = f"trained by a loop of its author's own, {story.get('script', '')}: figures are as measured while it trained; {why}"
+        text = f"trained by a loop of its author's own, {story.get('script', '')}: figures are as measured while it trained; {why}"
         return dataclasses.replace(
-            record, integrity=Integrity("unverifiable", (words,), (Check(MEASURING, "not possible", words),))
+            record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
         )
     threads = int(record.measurements.conventions["threads"])
     if refused := threads_refused(threads):
@@ -74,9 +74,9 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     with pinned_threads(threads):
         again, objection = _measured_again(tracker, record, story)
     held = _without_word(record.measurements, again, objection)
-    words = f"trained by a loop of its author's own, {story.get('script', '')}: {TOLD}"
+    text = f"trained by a loop of its author's own, {story.get('script', '')}: {REPORTED}"
     return dataclasses.replace(
-        record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", words)])
+        record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", text)])
     )
 
 

@@ -200,8 +200,8 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
     audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
     recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))
     if audit is None:
-        words = f"no audit run of this store recorded a report with digest {digest}"
-        recorded = Integrity("mismatch", (words,))
+        text = f"no audit run of this store recorded a report with digest {digest}"
+        recorded = Integrity("mismatch", (text,))
     verdicts = outcome_of(lambda: check_verdicts(report, bool(audit) and is_same_release(audit)))
     same = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
     return [

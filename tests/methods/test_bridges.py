@@ -109,7 +109,9 @@ def test_a_wider_padding_gives_the_same_credit(bridge):
     case = case_of(bridge, "small_cnn")
     net = case.feedback if bridge == "state_bridge" else case.feedback.value.net
     inputs, layer = case.inputs(), first_layer(case, bridge)
-    states, times, told = all_sites(inputs, case.feedback.told(inputs) if bridge == "state_bridge" else inputs.error)
+    states, times, told = all_sites(
+        inputs, case.feedback.conditioning_signal(inputs) if bridge == "state_bridge" else inputs.error
+    )
 
     def slopes(rows: Tensor) -> Tensor:
         rows = rows.detach().requires_grad_()
@@ -126,7 +128,7 @@ def test_a_wider_padding_gives_the_same_credit(bridge):
 class Unmoved(nn.Module):
     """G(h, t, s) = h: at site L, where the readout pools by the mean, that is a perfect prediction."""
 
-    def told(self, inputs):
+    def conditioning_signal(self, inputs):
         return inputs.error
 
     def forward(self, states, times, told):
@@ -140,7 +142,7 @@ class LossOfTheAverage(nn.Module):
         super().__init__()
         self.network, self.labels = network, labels
 
-    def told(self, inputs):
+    def conditioning_signal(self, inputs):
         return inputs.error
 
     def forward(self, states, times, told):
@@ -261,7 +263,7 @@ class Tail(torch.nn.Module):
         super().__init__()
         self.network = network
 
-    def told(self, inputs):
+    def conditioning_signal(self, inputs):
         return inputs.error
 
     def forward(self, states, times, told):
@@ -303,7 +305,7 @@ def test_what_is_told_is_what_the_option_says(conditioning):
     inputs = seen(task, images, labels)
     task.feedback.conditioning = conditioning
     expected = {"error": inputs.error, "target": torch.eye(10)[labels].double(), "none": torch.empty(len(labels), 0)}
-    assert torch.equal(task.feedback.told(inputs), expected[conditioning])
+    assert torch.equal(task.feedback.conditioning_signal(inputs), expected[conditioning])
 
 
 def test_unknown_conditioning_is_refused():

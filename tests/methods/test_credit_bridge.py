@@ -213,7 +213,7 @@ class LossToCome(torch.nn.Module):
         super().__init__()
         self.network, self.labels = network, labels
 
-    def told(self, inputs):
+    def conditioning_signal(self, inputs):
         return inputs.onehot
 
     def forward(self, states, times, told):

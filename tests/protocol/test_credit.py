@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.credit import carried_words
+from fa_registry.protocol.credit import carried_text
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
@@ -50,7 +50,7 @@ def test_aggregation_collapse_is_named_with_its_end(gamma, site):
     guard = finding.guard
     assert (guard.quantity, guard.crossed, guard.site, finding.crossed) == ("gamma", "above", site, "")
     assert guard.mean == pytest.approx(sum(gamma) / len(gamma)) and guard.observed.value > 0.5
-    assert carried_words(guard) in finding.sentence
+    assert carried_text(guard) in finding.sentence
     assert finding.quantities == ("gamma_null_p", "gamma")
 
 

@@ -13,7 +13,7 @@ from fa_registry.protocol.waivers import DATES, TEXTS, WHERE, load_waivers
 from fa_registry.records import Option, Recipe, Waiver
 from fa_registry.reference import CHECKOUT
 from fa_registry.reference.files import _keys, files_reference
-from fa_registry.reference.templates import words_below
+from fa_registry.reference.templates import text_below
 from fa_registry.studies.study import CONTROLS, TABLES, Grid, StudyTable, load_study
 from tests.docs.pages import blocks
 
@@ -42,7 +42,7 @@ def example(start: str, tmp_path, name: str):
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_every_key_has_words(record):
-    words = words_below(record)
+    words = text_below(record)
     assert [field.name for field in fields(record) if not words.get(field.name, "").strip()] == []
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import CLASSES
-from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
+from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import PANELS, trajectory_png
@@ -51,7 +51,7 @@ def with_classes(audit, count: int):
 def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
     ordered = of_classes(report, *counts)
     with styled():
-        plate = accuracy_plate(ordered, 72)
+        plate = accuracy_panel(ordered, 72)
         in_dots = 0.25 in lines
         lines.clear()
         trajectory_png(PANEL["accuracy"], ordered, colours(ordered))

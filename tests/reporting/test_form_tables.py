@@ -12,12 +12,12 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.reporting.pages.form_tables import (
+    description,
     first_fires,
     gamma_table,
     identification,
     scalar_table,
     site_tables,
-    words,
 )
 from tests.reporting.scenes import a_finding
 
@@ -327,4 +327,4 @@ def test_an_adopted_run_says_so_and_one_that_was_trained_here_says_nothing(texts
     ],
 )
 def test_words(value, text):
-    assert words(value) == text
+    assert description(value) == text

@@ -22,7 +22,7 @@ from fa_registry.records import (
 from fa_registry.reporting.claims import exclusion_claim
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import (
-    MOST_SAID,
+    MOST_STATEMENT,
     SAME_FINDINGS,
     Sources,
     differences,
@@ -207,9 +207,9 @@ def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
 
 
 def test_many_findings_are_cut_and_counted():
-    runs = [run(f"r{index}", Check("tables", "differs", f"tag {index}")) for index in range(MOST_SAID + 3)]
+    runs = [run(f"r{index}", Check("tables", "differs", f"tag {index}")) for index in range(MOST_STATEMENT + 3)]
     (row,) = evidence(runs)
-    assert (len(row.said.shown), row.said.left, row.differ) == (MOST_SAID, 3, MOST_SAID + 3)
+    assert (len(row.said.shown), row.said.left, row.differ) == (MOST_STATEMENT, 3, MOST_STATEMENT + 3)
 
 
 def test_an_older_report_has_no_evidence():

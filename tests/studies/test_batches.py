@@ -37,7 +37,7 @@ class InThisThread(RemoteProcess):
             do_batch(message, lambda: False, placed.messages.put)
         return placed
 
-    def told(self):
+    def reported(self):
         if isinstance(self.fate, ProcessLost):
             raise self.fate
         if self.fate == BEGINS:

@@ -133,7 +133,7 @@ def test_a_worker_does_one_job_after_another():
 
 def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
     """As after Ctrl-C: the worker does its job, tells so and is gone, all after it was last heard."""
-    told, asked = Worker.told, []
+    told, asked = Worker.reported, []
 
     def heard_before(worker):
         if asked and worker.process.exitcode is None:
@@ -146,7 +146,7 @@ def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
         asked.append(event.kind == "progress")
 
     events = []
-    monkeypatch.setattr(Worker, "told", heard_before)
+    monkeypatch.setattr(Worker, "reported", heard_before)
     supervise(["a"], until_stopped, 1, lambda: bool(asked), hear)
     assert [(event.kind, event.value) for event in events] == [("progress", "started"), ("stopped", "stopped as asked")]
 

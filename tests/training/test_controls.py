@@ -9,9 +9,9 @@ from torch import nn
 from fa_registry import methods
 from fa_registry.training.controls import (
     control_name,
+    depth,
     ladder,
     learns,
-    rung,
     train_mode,
     trainable_parameters,
     trains_blocks,
@@ -73,7 +73,7 @@ def test_the_lowest_rung_by_a_local_method_is_not_frozen():
 
 def test_names():
     assert [
-        rung(name) for name in ("ladder_0", "ladder_12", "none", "frozen", "ladder_", "ladder_01", "ladder_1x")
+        depth(name) for name in ("ladder_0", "ladder_12", "none", "frozen", "ladder_", "ladder_01", "ladder_1x")
     ] == [
         0,
         12,

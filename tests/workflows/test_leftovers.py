@@ -103,7 +103,7 @@ def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(w
 def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setattr(process_ownership, "abandoned_processes", lambda: [child.pid])
-        (left,) = cleanup.leftovers(None, workplace)
+        (left,) = cleanup.stale_items(None, workplace)
         assert (left.kind, left.what, child.poll()) == (cleanup.PROCESSES, str(child.pid), None)
         left.mend()
         assert child.wait(300) == -cleanup.KILL
@@ -128,11 +128,11 @@ def test_a_journal_is_shown_and_rolled_back(workplace, tmp_path_factory, tempora
         )
         for name in ("mlflow.db", "mlflow.db-journal"):
             shutil.copy(workplace / name, killed.with_name(name))
-        assert cleanup.leftovers(None, workplace, database) == []  # its writer is at work
+        assert cleanup.stale_items(None, workplace, database) == []  # its writer is at work
         connection.execute("ROLLBACK")
-    (journal,) = cleanup.leftovers(None, workplace, killed)
+    (journal,) = cleanup.stale_items(None, workplace, killed)
     assert journal.kind == cleanup.JOURNAL
     journal.mend()
-    assert cleanup.leftovers(None, workplace, killed) == []
+    assert cleanup.stale_items(None, workplace, killed) == []
     with closing(sqlite3.connect(killed)) as connection:
         assert not connection.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchall()

@@ -28,7 +28,7 @@ from fa_registry.workflows import promote, remeasure
 from fa_registry.workflows.promote import (
     MAX_REASON,
     check_aliases,
-    check_words,
+    check_text,
     model_card_text,
     model_name,
     verdict_alias,
@@ -205,7 +205,7 @@ FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"),
 
 def test_everything_that_was_typed_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
-        check_words("a/b", ["v3", "latest", "fine", "no space"], "x" * (MAX_REASON + 1))
+        check_text("a/b", ["v3", "latest", "fine", "no space"], "x" * (MAX_REASON + 1))
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
         "name",
         "alias",
@@ -214,8 +214,8 @@ def test_everything_that_was_typed_wrong_is_named_at_once():
         "despite",
     ]
     with pytest.raises(InvalidFields, match="despite: expected a reason, found none"):
-        check_words("", [], "  ")
-    check_words("my model 1.0 (dfa)", ["champion", "pass"], "known")
+        check_text("", [], "  ")
+    check_text("my model 1.0 (dfa)", ["champion", "pass"], "known")
 
 
 def test_an_alias_may_not_say_another_verdict():
@@ -232,14 +232,14 @@ def test_a_verdict_by_an_edition_of_ones_own_has_an_alias_of_its_own():
         check_aliases(["pass"], passed)
     unnamed = dataclasses.replace(passed, edition=dataclasses.replace(own, name="我的"))
     assert verdict_alias(unnamed) == "pass-1a2b3c4d"
-    check_words("", [verdict_alias(passed), verdict_alias(unnamed)], None)
+    check_text("", [verdict_alias(passed), verdict_alias(unnamed)], None)
 
 
 def test_a_models_name_is_one_that_the_registry_takes():
     spec = RunSpec("dfa", "resmlp", "digits", 1, 1)
     name = model_name(spec, "digits · ResMLP L=4 / é " + "x" * 300)
     assert name.startswith("dfa--digits-resmlp-l-4-e-x") and len(name) == 200
-    check_words(name, [], None)
+    check_text(name, [], None)
 
 
 EVIL = "<script>alert(1)</script> {{7*7}} **bold** [link](http://evil.example) `code`\n# heading"

@@ -22,7 +22,7 @@ from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_words
+from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_text
 from tests.helpers.killed import killed_tag
 from tests.tracking.conftest import TINY
 from tests.workflows.conftest import TRAIN
@@ -422,7 +422,7 @@ def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workpl
     assert Path(".fa_registry/resume").is_dir() is False or not list(Path(".fa_registry/resume").iterdir())
 
 
-def lines(caplog, events, words=training_words):
+def lines(caplog, events, words=training_text):
     caplog.set_level("INFO", "fa_registry")
     with Progress("title", ["one", "two [b]"], words) as shown:
         for event in events:

@@ -21,7 +21,7 @@ from fa_registry.workflows.rule_monitor import (
     Monitor,
     MonitoredRules,
     checked_watch,
-    fired_words,
+    fired_text,
     is_watchable,
 )
 from fa_registry.workflows.training import TrainingJob, finished_run, training_steps
@@ -66,27 +66,27 @@ def test_a_rule_is_told_once_at_the_first_epoch_it_fires():
     told = []
     monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append)
     for epoch, growth in enumerate((1.0, 51.0, 2.0, 60.0)):
-        monitor.hear(row(epoch, growth=growth))
-    monitor.hear(row(4, growth=1.0, g_norm=1e-9))
+        monitor.receive(row(epoch, growth=growth))
+    monitor.receive(row(4, growth=1.0, g_norm=1e-9))
     assert told[1:] == [{"fa.first_fire.D1": "1"}, {"fa.first_fire.D2": "4"}]
     assert monitor.fired == {"D1": 1, "D2": 4}
-    assert fired_words(monitor.fired) == "D1 fired at epoch 1, D2 fired at epoch 4"
+    assert fired_text(monitor.fired) == "D1 fired at epoch 1, D2 fired at epoch 4"
 
 
 def test_what_had_fired_before_a_stop_is_kept_and_is_no_news():
     told = []
     rows = [row(0), row(1, growth=51.0)]
     monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append, rows)
-    monitor.hear(row(2, growth=70.0))
+    monitor.receive(row(2, growth=70.0))
     assert [tags.get("fa.first_fire.D1") for tags in told] == ["1"]
     assert told[0][schema.TAG_FIRST_FIRE_BY].startswith("2026-05 ")
 
 
 def test_what_has_no_value_yet_fires_when_it_has_one():
     monitor = Monitor(MonitoredRules(load_edition("2026-05")), lambda tags: None)
-    monitor.hear(row(0, growth=None))
+    monitor.receive(row(0, growth=None))
     assert monitor.fired == {}
-    monitor.hear(row(1, growth=51.0))
+    monitor.receive(row(1, growth=51.0))
     assert monitor.fired == {"D1": 1}
 
 
@@ -102,19 +102,19 @@ def test_what_has_no_value_yet_fires_when_it_has_one():
 def test_the_reason_to_end_names_the_rules_that_fired_first(figures, reason):
     monitor = Monitor(MonitoredRules(load_edition("2026-05"), ("D1", "D2")), lambda tags: None)
     for epoch, changed in enumerate(figures):
-        monitor.hear(row(epoch, **changed))
+        monitor.receive(row(epoch, **changed))
     assert monitor.ended_by == reason
 
 
 def test_a_rule_that_may_not_end_the_run_does_not():
     monitor = Monitor(MonitoredRules(load_edition("2026-05"), ("D2",)), lambda tags: None)
-    monitor.hear(row(0, growth=51.0))
+    monitor.receive(row(0, growth=51.0))
     assert monitor.fired == {"D1": 0} and monitor.ended_by == ""
 
 
 def test_nothing_is_watched_where_nothing_was_asked_for():
     told = []
-    Monitor(UNWATCHED, told.append).hear(row(0, growth=1e9))
+    Monitor(UNWATCHED, told.append).receive(row(0, growth=1e9))
     assert [tags for tags in told if tags] == []
 
 

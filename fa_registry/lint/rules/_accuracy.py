@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_registry.lint.rules._flow import assignments
-from fa_registry.lint.syntax import Syntax, words_in
+from fa_registry.lint.syntax import Syntax, text_in
 
 LARGEST = ("argmax", "topk")
 LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, place): a prediction only where the place is taken
@@ -39,7 +39,7 @@ def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
 
 def _is_fixed(node: ast.expr) -> bool:
     """One class for all samples, as a token of a configuration is: no label."""
-    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and "config" in words_in(node))
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and "config" in text_in(node))
 
 
 def _sets(node: ast.AST, name: str) -> bool:

@@ -34,7 +34,7 @@ BASES = (
 )
 GRADIENT = "<gradient of the output>"
 WEIGHT = re.compile(r"(\w+_)?(weights?|w|wt|kernels?|filters?|theta)\d*(_\w+)?", re.IGNORECASE)
-FEEDBACK_WORDS = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
+FEEDBACK_TEXT = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
 BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # beside a weight_f or W_f
 MOST_ENDS = 8  # more ways through a forward pass than this are merged
 # Words of names for the forward's own weight in another layout or precision.
@@ -42,7 +42,7 @@ VERSION = re.compile(
     r"t|tr|trans|transposed?|adj|adjoint|h|conj|inv|pinv|(fp|bf|f|int|i|uint|nf)\d+|half|float|lp|hp|q|qs?|quant(ized)?|deq\w*"
     r"|packed|cast|copy|local|full|shard(ed)?|gathered|main|data|contig(uous)?|cached?|cpu|cuda"
 )
-WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
+TEXT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 
 
 @dataclass(frozen=True)
@@ -295,15 +295,15 @@ def names_feedback(name: str) -> bool:
     """Whether a dotted name ends in one that feedback is given: `B`, `weight_fa`, `layer.feedback`, `W_b`."""
     last = _last(name)
     named = is_feedback(last) or BACKWARD_WEIGHT.fullmatch(last) is not None
-    return named or any(word in FEEDBACK_WORDS for word in _words(name))
+    return named or any(word in FEEDBACK_TEXT for word in _text(name))
 
 
 def _is_version(name: str) -> bool:
-    return any(VERSION.fullmatch(word) for word in _words(name))
+    return any(VERSION.fullmatch(word) for word in _text(name))
 
 
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in WORDS.findall(_last(name))]
+def _text(name: str) -> list[str]:
+    return [word.lower() for word in TEXT.findall(_last(name))]
 
 
 def _last(name: str) -> str:

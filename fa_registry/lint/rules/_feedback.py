@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fa_registry.lint.base import Hit
 from fa_registry.lint.rules._flow import assignments
-from fa_registry.lint.syntax import Syntax, argument, number, words_in
+from fa_registry.lint.syntax import Syntax, argument, number, text_in
 
 MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
 LOOKUPS = ("get", "pop", "setdefault")
@@ -155,7 +155,7 @@ def on_fourier_features(syntax: Syntax) -> bool:
 
 def names_feedback(node: ast.AST) -> bool:
     """Whether an expression names a feedback matrix or a feedback state."""
-    return any(is_feedback(word) for word in words_in(node))
+    return any(is_feedback(word) for word in text_in(node))
 
 
 def draws(syntax: Syntax, node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.syntax import SCOPES, Syntax, argument, open_ended, words_in
+from fa_registry.lint.syntax import SCOPES, Syntax, argument, open_ended, text_in
 
 KEPT = ("register_buffer", "register_parameter", "add_module", "register_module")
 OWN_SAVING = ("state_dict", "_save_to_state_dict", "get_extra_state", "__getstate__", "on_save_checkpoint")
@@ -264,4 +264,4 @@ def _one_sample(call: ast.Call) -> bool:
 
 def _parameters(node: ast.AST) -> bool:
     """Whether an expression names parameters: their gradients have no sample axis."""
-    return bool(words_in(node) & PARAMETERS)
+    return bool(text_in(node) & PARAMETERS)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.rules._accuracy import accuracies
 from fa_registry.lint.rules._feedback import on_alignment
-from fa_registry.lint.syntax import Syntax, words_in
+from fa_registry.lint.syntax import Syntax, text_in
 
 SAMPLES = r"(batch|x|xs|y|ys|images?|inputs?|labels?|targets?)"
 MEASURED_ON = r"(eval|evaluation|probe|fixed|diag|diagnostic|align|alignment|ref|reference)"
@@ -32,7 +32,7 @@ class BatchAccuracy(LintRule):
         fix="count over the whole test set; keep the fixed batch for norms and Γ, and say of each figure what it is measured on",
         cannot_see="a batch that is handed to a function under a general name, a slice of the test set, a loader with one batch",
     )
-    words = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
+    text = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Accuracies whose labels are those of one batch."""
@@ -69,7 +69,7 @@ def _is_parameter(scope: ast.AST, name: str) -> bool:
 
 def _moves(node: ast.AST, name: str) -> bool:
     """`y = y.to(device)`: the same samples under the same name."""
-    return isinstance(node, ast.Assign) and name in words_in(node.value)
+    return isinstance(node, ast.Assign) and name in text_in(node.value)
 
 
 def _takes_next(node: ast.AST) -> bool:

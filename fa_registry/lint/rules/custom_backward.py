@@ -11,7 +11,7 @@ from fa_registry.lint.rules._cosine import quotients
 from fa_registry.lint.rules._custom_backward import feedback_functions, names_feedback
 from fa_registry.lint.rules._feedback import MEASURES
 from fa_registry.lint.rules._provenance import Value, observe
-from fa_registry.lint.syntax import Syntax, argument, words_in
+from fa_registry.lint.syntax import Syntax, argument, text_in
 
 COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
 COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")
@@ -45,7 +45,7 @@ class CustomBackward(LintRule):
         "that is no matrix product; tensors kept in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
         "hooks and detached terms that replace gradients",
     )
-    words = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
+    text = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Functions first, then the alignments that take their signal for the gradient."""
@@ -127,8 +127,8 @@ def _is_reference(node: ast.expr, value: Value) -> bool:
     """Whether a vector is a gradient, or is called one without a word of feedback: `fa_grad` is the feedback's."""
     if any(name.endswith(".grad") for name in value.names):
         return True
-    words = {*words_in(node), *(word for name in value.names for word in name.split("."))}
-    return any(REFERENCE.fullmatch(word) for word in words) and not any(map(names_feedback, words))
+    text = {*text_in(node), *(word for name in value.names for word in name.split("."))}
+    return any(REFERENCE.fullmatch(word) for word in text) and not any(map(names_feedback, text))
 
 
 def _last(function: ast.AST) -> str:

@@ -264,8 +264,8 @@ def _never(silent: int, runs: int, margin: float) -> Tested:
     if silent < runs:
         return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
     rate = 1 - ALPHA ** (1 / runs)
-    words = f"fires on none of {runs} runs, counted: the rate may be up to {rate:.2f}, the margin is {margin:.2f}"
-    return Tested("reproduced" if rate < margin else "not shown", words, Reading(0.0), margin=margin)
+    text = f"fires on none of {runs} runs, counted: the rate may be up to {rate:.2f}, the margin is {margin:.2f}"
+    return Tested("reproduced" if rate < margin else "not shown", text, Reading(0.0), margin=margin)
 
 
 def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
@@ -282,10 +282,10 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
         return Tested("not shown", str(error))
     unit = " decades" if log else ""
     interval = equivalence.interval_90
-    words = (
+    text = (
         f"90 % interval of the difference {interval.low:.3g} to {interval.high:.3g}{unit}, margin ±{margin:.3g}{unit}"
     )
-    notes = "; ".join(note for note in (words, remark, equivalence.remark) if note)
+    notes = "; ".join(note for note in (text, remark, equivalence.remark) if note)
     return Tested(equivalence.outcome, notes, Reading.of(equivalence.difference), (interval.low, interval.high), margin)
 
 
@@ -311,11 +311,11 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     outcome = "reproduced" if sign * (bound - far) > 0 else "differs" if sign * (near - bound) > 0 else "not shown"
     difference = math.fsum(measured) / len(measured) - bound
     unit = " decades" if log else ""
-    words = (
+    text = (
         f"90 % interval of the mean, from the bound, {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}, "
         f"must lie {'below' if below else 'above'} 0"
     )
-    return Tested(outcome, words, Reading.of(difference), (inner.low - bound, inner.high - bound))
+    return Tested(outcome, text, Reading.of(difference), (inner.low - bound, inner.high - bound))
 
 
 def _scaled(value: float, log: bool) -> float:

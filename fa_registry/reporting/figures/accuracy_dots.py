@@ -70,15 +70,15 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
     return rule, threshold, frozen + threshold / 100
 
 
-def accuracy_plate(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
+def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     """The figure of one setting; None where no run has an accuracy."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
     caption = "A dot a seed, a bar at their mean, over the whole test set."
     caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
-    words = _line_in_words(frame)
-    caption += f" The dashed line is {words}." if words else ""
+    text = _line_in_text(frame)
+    caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
     caption += f" The dotted line is chance, {filters.pct(chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
@@ -86,7 +86,7 @@ def accuracy_plate(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     drawn = draw(frame, dpi)
     return FigurePanel(
         TITLE,
-        f"{TITLE}: {'; '.join(_in_words(frame))}.{f' Dashed line: {words}.' if words else ''}",
+        f"{TITLE}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
         data_uri(drawn),
         "Accuracy over the whole test set, one column a seed",
@@ -96,7 +96,7 @@ def accuracy_plate(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     )
 
 
-def _line_in_words(frame: pd.DataFrame) -> str:
+def _line_in_text(frame: pd.DataFrame) -> str:
     line, rule, margin = (frame[name].iloc[0] for name in ("line", "rule", "margin"))
     return f"the frozen controls' mean {filters.pp(margin)} ({rule}): {filters.pct(line)}" if rule else ""
 
@@ -105,13 +105,13 @@ def _seeds(frame: pd.DataFrame) -> list[int]:
     return sorted(frame["seed"].unique().tolist())
 
 
-def _in_words(frame: pd.DataFrame) -> list[str]:
-    words = []
+def _in_text(frame: pd.DataFrame) -> list[str]:
+    text = []
     for method, rows in frame.groupby("method", sort=False):
         known = rows["value"].dropna()
         low, high = (filters.pct(end) for end in (known.min(), known.max())) if len(known) else ("", "")
-        words.append(f"{method} {low if low == high else f'{low} to {high}'}" if low else f"{method} N/A")
-    return words
+        text.append(f"{method} {low if low == high else f'{low} to {high}'}" if low else f"{method} N/A")
+    return text
 
 
 def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
@@ -172,8 +172,8 @@ def _ground(axes: Axes, frame: pd.DataFrame) -> None:
         axes.axvline(chance, **CHANCE_LOOK, zorder=1)
     if rule:
         axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
-        words = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"
+        text = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"
         low, high = axes.get_xlim()
         look = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}
         place = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 10), "textcoords": "offset points"}
-        axes.annotate(words, (line, 1), **place, **look, color=LIMIT)
+        axes.annotate(text, (line, 1), **place, **look, color=LIMIT)

@@ -30,10 +30,10 @@ class DrawingSurface:
         self.axes.set(xlim=(0, WIDTH), ylim=(height, 0))
         self.axes.set_axis_off()
 
-    def text(self, x: float, y: float, words: str, **look: object) -> None:
+    def text(self, x: float, y: float, description: str, **look: object) -> None:
         """Letters at a place; foreign text shows what it hides."""
         given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
-        self.axes.text(x, y, escape_control(words), **(given | look))
+        self.axes.text(x, y, escape_control(description), **(given | look))
 
     def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
         self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)

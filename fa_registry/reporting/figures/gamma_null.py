@@ -68,7 +68,7 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
-def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
+def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
     """The figure of one setting; None where no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
@@ -86,7 +86,7 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     drawn = draw(numbers, dpi)
     return FigurePanel(
         TITLE,
-        f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_words(numbers))}.",
+        f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
         data_uri(drawn),
         "Mean Γ over seeds and the ends of the null band, by site",
@@ -101,7 +101,7 @@ def _reason_of_first(record: RunRecord) -> str:
     return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
-def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
+def _in_text(numbers: pd.DataFrame) -> Iterator[str]:
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         sites = _over_runs(rows)
         outside = sites[(sites["gamma"] < sites["low"]) | (sites["gamma"] > sites["high"])]

@@ -93,13 +93,13 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     return series.sites[site][series.epochs.index(epoch)]
 
 
-def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
+def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
     """The figures of one setting, of the quantities that were followed site by site."""
-    made = (_plate(panel, groups, dpi, cards) for panel in BY_SITE)
-    return tuple(plate for plate in made if plate)
+    made = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
+    return tuple(panel_value for panel_value in made if panel_value)
 
 
-def _plate(
+def _panel(
     panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
 ) -> FigurePanel | None:
     numbers = heat_numbers(panel, groups, cards)
@@ -111,7 +111,7 @@ def _plate(
     drawn = draw(panel, numbers, rule[1] if rule else None, dpi)
     return FigurePanel(
         panel.title,
-        f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
+        f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
         _caption(panel, numbers, rule)
         + series_sentence([run.record.integrity for group in groups for run in group.runs]),
         data_uri(drawn),
@@ -123,14 +123,14 @@ def _plate(
 
 
 def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None) -> str:
-    words = f"{panel.axis}: a panel a method, {quantity_of(panel.quantity).mean} mean over seeds."
-    words += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
-    words += " Blue is positive, orange negative." if not panel.log else ""
-    words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
-    words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
-    words += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
+    text = f"{panel.axis}: a panel a method, {quantity_of(panel.quantity).mean} mean over seeds."
+    text += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
+    text += " Blue is positive, orange negative." if not panel.log else ""
+    text += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
+    text += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    text += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
     hidden = numbers["method"].nunique() - MOST
-    return f"{words} {hidden} more methods are in the table." if hidden > 0 else words
+    return f"{text} {hidden} more methods are in the table." if hidden > 0 else text
 
 
 def _nowhere(numbers: pd.DataFrame) -> pd.Series:
@@ -138,7 +138,7 @@ def _nowhere(numbers: pd.DataFrame) -> pd.Series:
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
-def _in_words(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
+def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
     """The last epoch's extremes, method by method."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
@@ -283,7 +283,7 @@ def _power(power: float) -> str:
     return compact(float(f"{10.0 ** min(power, 308):.2g}"))
 
 
-def bar(sheet: DrawingSurface, scale: Scale, words: str, left: float, top: float) -> None:
+def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float) -> None:
     """The colours side by side with the numbers at their ends; the rule's limit as a line across."""
     first, last = scale.edges[0], scale.edges[-1]
 
@@ -301,7 +301,7 @@ def bar(sheet: DrawingSurface, scale: Scale, words: str, left: float, top: float
         sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK)
     if scale.limit is not None:
         sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
-    sheet.text(left + LENGTH + 0.12, top + THICK / 2, words)
+    sheet.text(left + LENGTH + 0.12, top + THICK / 2, text)
 
 
 def _even(low: float, high: float, count: int) -> tuple[float, ...]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replayed import series_sentence
-from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
+from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.figure_panels import data_uri
-from fa_registry.reporting.figures.gamma_null import gamma_plate
-from fa_registry.reporting.figures.heat_maps import heat_plates
+from fa_registry.reporting.figures.gamma_null import gamma_panel
+from fa_registry.reporting.figures.heat_maps import heat_panels
 from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
@@ -37,7 +37,7 @@ NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
 # about, as the template writes them
 FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
-PLATE_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
+PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 
 
 def setting_figures(
@@ -56,8 +56,8 @@ def setting_figures(
     with styled():
         for members in drawable:
             pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
-            plates = tuple(filter(None, [accuracy_plate(members, dpi)]))
-            fitting, room = _fitted((*pictures, *plates), room)
+            panels_value = tuple(filter(None, [accuracy_panel(members, dpi)]))
+            fitting, room = _fitted((*pictures, *panels_value), room)
             if room < 0 and made:
                 break
             shown = fitting[: len(pictures)], fitting[len(pictures) :]
@@ -79,8 +79,8 @@ def _with_sites(
     if room <= 0:
         return replace(part, full=False), 0
     fitting = list(part.plates)
-    for plate in filter(None, [gamma_plate(members, dpi, cards), *heat_plates(members, dpi, cards)]):
-        shown, room = _fitted([plate], room)
+    for panel in filter(None, [gamma_panel(members, dpi, cards), *heat_panels(members, dpi, cards)]):
+        shown, room = _fitted([panel], room)
         if room < 0:
             return replace(part, plates=tuple(fitting), full=False), 0
         fitting += shown
@@ -110,7 +110,7 @@ def size_of(figure: Picture | FigurePanel) -> int:
     rows = [row for group in figure.groups for row in group.rows]
     ids = sum(GROUP_BYTES + len("".join(group.run_ids)) + len(group.name) for group in figure.groups)
     numbers = LINE_BYTES * len(rows) + CELL_BYTES * sum(len(row.cells) for row in rows)
-    return PLATE_BYTES + bare + len(figure.caption.encode()) + ids + numbers
+    return PANEL_BYTES + bare + len(figure.caption.encode()) + ids + numbers
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:

@@ -104,8 +104,8 @@ class CsvColumn:
     read: Callable[[CsvRowSource], CsvCell]
 
 
-def _spec(name: str, words: str, kind: str = TEXT) -> CsvColumn:
-    return CsvColumn(name, words, kind, lambda row: getattr(row.run.record.spec, name))
+def _spec(name: str, text: str, kind: str = TEXT) -> CsvColumn:
+    return CsvColumn(name, text, kind, lambda row: getattr(row.run.record.spec, name))
 
 
 def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
@@ -216,8 +216,8 @@ def rows(report: AuditReport) -> Iterator[CsvRowSource]:
     frozen = Frozen.of(report)
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
-        said = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield CsvRowSource(report, run, frozen, (run.verdict, *said), {one.rule: one for one in run.findings})
+        statement = tuple(opinion[run.record.run_id] for opinion in opinions)
+        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {one.rule: one for one in run.findings})
 
 
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
@@ -227,17 +227,17 @@ def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
 
 
 def _gamma(name: str) -> CsvColumn:
-    words = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
-    return CsvColumn(name, words, NUMBER, lambda row: scalar_metric(row.run.record, name))
+    text = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    return CsvColumn(name, text, NUMBER, lambda row: scalar_metric(row.run.record, name))
 
 
 def _rule(rule: str) -> Iterator[CsvColumn]:
     """Five columns a rule of the leading edition; a run that it did not judge leaves them empty."""
     absent = Reading(None, f"{rule} did not judge this run")
 
-    def column(name: str, words: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
+    def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
         return CsvColumn(
-            f"{name}_{rule}", words, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
+            f"{name}_{rule}", text, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
         )
 
     yield column("outcome", "pass, warn, fail, error, not_applicable, skipped or waived", TEXT, lambda one: one.outcome)

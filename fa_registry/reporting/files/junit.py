@@ -22,7 +22,7 @@ from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
 from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.labels import group_label
-from fa_registry.statistics import CONFIDENCE, level_words
+from fa_registry.statistics import CONFIDENCE, level_text
 from fa_registry.text_safety import escape_control
 
 Element = ElementTree.Element
@@ -84,12 +84,12 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
 
 def _finding(case: Element, finding: Finding) -> Element:
     """What the rule says, in the element of its outcome; a pass says it too, for whoever looks."""
-    words = "\n".join(_lines(finding))
+    text = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
-        _outcome(case, ELEMENTS[finding.outcome], finding.outcome, words, finding.sentence)
+        _outcome(case, ELEMENTS[finding.outcome], finding.outcome, text, finding.sentence)
     else:
         output = ElementTree.SubElement(case, "system-out")
-        output.text = escape_control(f"{finding.outcome}\n{words}")
+        output.text = escape_control(f"{finding.outcome}\n{text}")
     return case
 
 
@@ -103,7 +103,7 @@ def _lines(finding: Finding) -> Iterator[str]:
         "state": finding.state,
         "counts for the verdict": "" if finding.gating else "no",
         "site": finding.site,
-        f"{level_words(finding.confidence or CONFIDENCE)} interval": finding.interval,
+        f"{level_text(finding.confidence or CONFIDENCE)} interval": finding.interval,
         "first fires at epoch": finding.first_fire,
         "reference run": finding.reference_run_id,
         "detail": finding.detail,

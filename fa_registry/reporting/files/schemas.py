@@ -40,11 +40,11 @@ class OfRecords(GenerateJsonSchema):
         """Closed and in the record's own words: of a record inside another one not every release of pydantic says so."""
         written = super().dataclass_schema(schema)
         written.pop("title", None)
-        fields = {name: field | _words(field.get("description", "")) for name, field in written["properties"].items()}
-        return written | _words(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
+        fields = {name: field | _text(field.get("description", "")) for name, field in written["properties"].items()}
+        return written | _text(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
 
 
-def _words(text: str) -> dict[str, str]:
+def _text(text: str) -> dict[str, str]:
     return {"description": _sentence(text)}
 
 

@@ -116,7 +116,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         analysis.question,
         analysis.source,
         setting,
-        tuple((column.name.replace("_", " "), _words(column), column.kind != "text") for column in columns),
+        tuple((column.name.replace("_", " "), _text(column), column.kind != "text") for column in columns),
         Truncated(tuple(rows), len(table.rows)),
         data_uri(image),
         f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
@@ -133,7 +133,7 @@ def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
     return [column for column in table.columns if column.name != "setting"], settings.pop()
 
 
-def _words(column: AnalysisColumn) -> str:
+def _text(column: AnalysisColumn) -> str:
     return f"{column.words} ({column.unit})" if column.unit else column.words
 
 
@@ -156,6 +156,6 @@ def _ids(cells: Iterable[AnalysisCell]) -> tuple[str, ...]:
 
 def _bytes(page: PageAnalysis) -> int:
     ids = sum(2 + len(run_id) for row in page.rows.shown for run_id in row.run_ids)
-    words = sum(len(cell.words.encode()) for row in page.rows.shown for cell in row.cells)
+    text = sum(len(cell.words.encode()) for row in page.rows.shown for cell in row.cells)
     cells = len(page.rows.shown) * (ROW_BYTES + CELL_BYTES * len(page.columns))
-    return len(page.uri) + ids + words + cells + sum(map(len, page.remarks))
+    return len(page.uri) + ids + text + cells + sum(map(len, page.remarks))

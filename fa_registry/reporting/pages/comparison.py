@@ -30,7 +30,7 @@ from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures
-from fa_registry.reporting.labels import command, group_label, means_in_words
+from fa_registry.reporting.labels import command, group_label, means_in_text
 from fa_registry.reporting.pages.form_tables import entry, first_fires
 from fa_registry.reporting.report_values import (
     Columns,
@@ -81,7 +81,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
         series_label=series_label([run.record.integrity for run in _runs(chosen)]),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
-        means=means_in_words(columns),
+        means=means_in_text(columns),
         parts=followed,
         excluded=Truncated.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
@@ -195,9 +195,9 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> Settin
     ordered = sorted([*columns, *behind], key=lambda group: settings.index(_setting(group).identity))
     drawn = setting_figures(ordered, report.cards, room=room)
     pictures = tuple(picture for setting in drawn.shown for picture in setting.pictures)
-    plates = tuple(plate for setting in drawn.shown for plate in setting.plates)
+    panels = tuple(panel for setting in drawn.shown for panel in setting.plates)
     layers = layer_figure(columns, compared_sites(columns, report.cards))
-    return SettingFigures(columns[0].setting, pictures, plates, layers=layers)
+    return SettingFigures(columns[0].setting, pictures, panels, layers=layers)
 
 
 def _setting(group: Group) -> RunSpec:
@@ -434,13 +434,13 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     frame = layer_numbers(groups)
     if frame["value"].isna().all():
         return ()
-    words = []
+    text = []
     for quantity in (one for one in sites if one.name in COMPARED_SITES):
         for place, group in enumerate(groups):
             ends = (quantity.rows[index][1][place].mean for index in (0, -1))
-            words.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
+            text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
     uri = base64.b64encode(png(DRAWN, frame)).decode("ascii")
-    return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(words)}."),)
+    return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(text)}."),)
 
 
 # Paired differences of two columns of a comparison: over the seeds both have, with an interval, or with why not.

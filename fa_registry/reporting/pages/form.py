@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
-from fa_registry.metrics import BESIDE_CONTROL, HEADLINE_GAMMA, RUN_SCALARS, SUBJECTS, quantity_of
+from fa_registry.metrics import HEADLINE_GAMMA, NEIGHBOUR_CONTROL, RUN_SCALARS, SUBJECTS, quantity_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replayed import series_label
@@ -28,6 +28,7 @@ from fa_registry.reporting.pages.form_tables import (
     UNKNOWN,
     aggregates,
     card,
+    description,
     first_fires,
     gamma_table,
     identification,
@@ -35,7 +36,6 @@ from fa_registry.reporting.pages.form_tables import (
     sealed_code,
     site_tables,
     sites_of,
-    words,
 )
 from fa_registry.reporting.pages.reproduction import ReproductionTable
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
@@ -43,7 +43,7 @@ from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
 from fa_registry.reporting.report_values import (
     Frozen,
     control_rows,
-    control_words,
+    control_text,
     figure_estimate,
     finding_rows,
     seed_row,
@@ -88,7 +88,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
-        for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
+        for name in ("accuracy", *NEIGHBOUR_CONTROL, HEADLINE_GAMMA)
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
@@ -112,10 +112,10 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         seeds=tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs),
         duplicates=tuple(seed_row(run, sources.frozen, (), sources.known) for run in group.duplicates),
         controls=controls,
-        control_state=control_words(controls),
+        control_state=control_text(controls),
         identification=identification(group, report),
         evidence=evidence(group.runs, excluded),
-        equations=words(method.get("equations")),
+        equations=description(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
         accuracy=headline["accuracy"],
         sampling=sampling(group.runs),
@@ -404,8 +404,8 @@ def _chosen(report: AuditReport) -> list[str]:
 
 
 def _remarked(line: str, remarks: Sequence[str]) -> str:
-    told = "; ".join(filter(None, remarks))
-    return f"{line}  {_comment(told)}" if told else line
+    reported = "; ".join(filter(None, remarks))
+    return f"{line}  {_comment(reported)}" if reported else line
 
 
 def _comment(text: str) -> str:

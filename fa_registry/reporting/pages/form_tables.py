@@ -198,7 +198,7 @@ def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
         for run in runs
     ]
-    return "; ".join(dict.fromkeys(words(conventions) for conventions in taken if conventions))
+    return "; ".join(dict.fromkeys(description(conventions) for conventions in taken if conventions))
 
 
 def _belongs(convention: str, names: Sequence[str]) -> bool:
@@ -243,25 +243,25 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
     return (
         entry("Method", group_label(group)),
         entry("Setting", group.setting),
-        entry("Rule", words(method.get("rule"))),
-        entry("Source", words(method.get("citation"))),
+        entry("Rule", description(method.get("rule"))),
+        entry("Source", description(method.get("citation"))),
         *_architecture(records, report),
         *_data(records, report),
         entry("Seeds", ", ".join(str(record.spec.seed) for record in records)),
-        entry("Feedback", words(method.get("feedback"))),
+        entry("Feedback", description(method.get("feedback"))),
         *(entry(term, text) for name, (term, text) in DECLARED.items() if method.get(name)),
         each("Feedback file", records, _feedback),
         entry("Recipe", _recipe(first, method.get("credit_scale", ""))),
-        each("Hardware", records, lambda record: words(record.provenance.get("hardware"))),
-        each("Threads", records, lambda record: words(record.provenance.get("threads"))),
+        each("Hardware", records, lambda record: description(record.provenance.get("hardware"))),
+        each("Threads", records, lambda record: description(record.provenance.get("threads"))),
         each("Versions", records, _versions),
         each("Commit", records, _commit),
-        *_said("Code", records, _code),
-        *_said("Conformance", records, _conformance),
-        *_said("Resumed", records, _resumed),
-        *_said("Adopted", records, _adopted),
+        *_statement("Code", records, _code),
+        *_statement("Conformance", records, _conformance),
+        *_statement("Resumed", records, _resumed),
+        *_statement("Adopted", records, _adopted),
         each("Eval batch", records, _eval_batch),
-        each("Measured", records, lambda record: words(record.measurements.conventions)),
+        each("Measured", records, lambda record: description(record.measurements.conventions)),
     )
 
 
@@ -272,7 +272,7 @@ def _architecture(records: Sequence[RunRecord], report: AuditReport) -> Iterator
     yield entry("Architecture options", pairs(spec.architecture_options).replace(",", ", ") or "the defaults")
     terminal = spec.architecture_options.get("terminal_ln")
     yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else "yes" if terminal else "no")
-    yield each("Parameters", records, lambda record: words(record.provenance.get("parameters")))
+    yield each("Parameters", records, lambda record: description(record.provenance.get("parameters")))
 
 
 def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
@@ -281,8 +281,8 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
     yield entry("Data set", f"{name}: {data['line']}" if data.get("line") else name)
     for term in ("source", "licence", "splits", "normalisation", "augmentation"):
         if data.get(term):
-            yield entry(f"Data {term}", words(data[term]))
-    yield each("Data digest", records, lambda record: words(record.provenance.get("dataset_digest")))
+            yield entry(f"Data {term}", description(data[term]))
+    yield each("Data digest", records, lambda record: description(record.provenance.get("dataset_digest")))
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
@@ -304,18 +304,18 @@ def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], st
     return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in found.items()))
 
 
-def words(value: Any) -> str:
+def description(value: Any) -> str:
     """A recorded value as a reader wants it: mappings as `key value · key value`, counts with separators."""
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
-        return " · ".join(f"{key} {words(item)}" for key, item in value.items() if item not in (None, ""))
+        return " · ".join(f"{key} {description(item)}" for key, item in value.items() if item not in (None, ""))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
         return num(value)
     if isinstance(value, (list, tuple)):
-        return ", ".join(words(item) for item in value)
+        return ", ".join(description(item) for item in value)
     return str(value)
 
 
@@ -344,14 +344,14 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
 def _versions(record: RunRecord) -> str:
     versions = record.provenance.get("versions") or {}
     named = {"fa_registry": record.provenance.get("fa_registry"), "python": record.provenance.get("python"), **versions}
-    return words({name: value for name, value in named.items() if value})
+    return description({name: value for name, value in named.items() if value})
 
 
 def _commit(record: RunRecord) -> str:
     """The commit and the state of its tree; `clean` is said only where git said so."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
-        return words(commit)
+        return description(commit)
     return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
 
 
@@ -393,7 +393,7 @@ def _conformance(record: RunRecord) -> str:
     return f"{found.state}{where}{': ' if found.failures else ''}{'; '.join(found.failures)}"
 
 
-def _said(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
+def _statement(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
     """The entry of those runs alone that `read` says something of, if any."""
     values = tuple(value for value in each(term, records, read).values if value.text)
     if values:
@@ -408,7 +408,7 @@ def _resumed(record: RunRecord) -> str:
 def _adopted(record: RunRecord) -> str:
     """Of a run that was not trained here: its files and what was merely stated."""
     origin = record.provenance.get("origin")
-    return words(origin) if origin else ""
+    return description(origin) if origin else ""
 
 
 def _eval_batch(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import BESIDE_CONTROL, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import NEIGHBOUR_CONTROL, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import by_skeleton, describe_difference, differing_numbers, skeleton
@@ -14,7 +14,7 @@ from fa_registry.protocol.replayed import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
-from fa_registry.reporting.labels import command, file_name, group_label, means_in_words, options_words
+from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
 from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
 from fa_registry.reporting.pages.form import completion_commands
@@ -32,7 +32,7 @@ from fa_registry.reporting.report_values import (
     SEVERITY,
     Columns,
     control_rows,
-    control_words,
+    control_text,
     figure_estimate,
     finding_rows,
     most_severe_first,
@@ -40,7 +40,7 @@ from fa_registry.reporting.report_values import (
 )
 from fa_registry.reporting.view_models import (
     AuditRow,
-    BesideRow,
+    BesideRow_value,
     ChangedEdition,
     Count,
     EditionComparison,
@@ -97,7 +97,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         columns=columns,
         spread=_spread(columns),
         settings=settings,
-        means=means_in_words(columns),
+        means=means_in_text(columns),
         details=details,
         footnotes=footnotes,
         figures=figures,
@@ -108,7 +108,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         reproduction=reproduction.table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
-        beside=_beside(report),
+        beside=_neighbour(report),
         integrity=Truncated.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
         not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
@@ -160,14 +160,14 @@ def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
 
 
-def _beside(report: AuditReport) -> Truncated[BesideRow] | None:
+def _neighbour(report: AuditReport) -> Truncated[BesideRow_value] | None:
     """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
     found = report.choice.beside if report.choice else None
     if found is None:
         return None
     groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
-        BesideRow(other, judged.label, describe_difference(differing))
+        BesideRow_value(other, judged.label, describe_difference(differing))
         for other in found
         for judged in groups.get(skeleton(other.spec), ())
         if (differing := differing_numbers(judged, other.spec))
@@ -225,7 +225,7 @@ def _marked(
     """The row's estimates with their footnotes; adds to `reasons` (reason → its runs) and `marks` what is new."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
-        if row.control and name in BESIDE_CONTROL:
+        if row.control and name in NEIGHBOUR_CONTROL:
             continue  # the table shows a dash
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
@@ -260,7 +260,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
     return AuditRow(
         method=group_label(group),
         name=group.method,
-        options=options_words(group),
+        options=options_text(group),
         control=group.control,
         verdict=group.verdict,
         seeds=seeds,
@@ -269,7 +269,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         },
         href=link.href if link else "",
         judged=judged_columns(group, columns),
-        control_state=control_words(control_rows(group.runs, sources.frozen)),
+        control_state=control_text(control_rows(group.runs, sources.frozen)),
         proof=proof([run.record.integrity for run in group.runs]),
     )
 
@@ -312,13 +312,13 @@ def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> s
     noun = "method" if settings == 1 else "method × setting pair"
     if len(counts) == 1:
         subject = f"The only {noun}" if total == 1 else f"All {total} {noun}s"
-        return f"{subject} {VERBS[counts[0][0]][total > 1]}."
-    first, *others = [f"{count} {VERBS[outcome][count > 1]}" for outcome, count in counts]
-    count, verb = first.split(" ", 1)
-    return f"{', '.join([f'{count} of {total} {noun}s {verb}', *others])}."
+        return f"{subject} {COMMANDS[counts[0][0]][total > 1]}."
+    first, *others = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
+    count, command_value = first.split(" ", 1)
+    return f"{', '.join([f'{count} of {total} {noun}s {command_value}', *others])}."
 
 
-VERBS = {
+COMMANDS = {
     "fail": ("fails", "fail"),
     "incomplete": ("is incomplete", "are incomplete"),
     "warn": ("draws a warning", "draw a warning"),
@@ -400,7 +400,7 @@ class IndexContext:
         "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
         "runs",
     )
-    beside: Truncated[BesideRow] | None = documented(
+    beside: Truncated[BesideRow_value] | None = documented(
         "runs whose specification is a judged one's but for numbers that differ by at most 1 %; none where nobody looked",
         "runs",
     )
@@ -510,7 +510,7 @@ def audit_table_context(sources: Sources) -> AuditTableContext:
         edition=report.edition,
         tables=tuple(_table(part, columns, len(report.runs) <= MOST) for part in setting_rows(sources, columns)),
         columns=columns,
-        means=means_in_words(columns),
+        means=means_in_text(columns),
     )
 
 

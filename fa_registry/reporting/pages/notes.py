@@ -16,7 +16,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import (
     audit_columns,
     control_rows,
-    control_words,
+    control_text,
     figure_estimate,
     finding_rows,
     integrity_row,
@@ -94,14 +94,14 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
     )
 
 
-def not_judged_words(one: Exclusion) -> str:
+def not_judged_text(one: Exclusion) -> str:
     """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`; a report of an older release holds no kind."""
     return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
 
 
 def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
     """audit: address of the whole audit's page."""
-    return ExcludedNoteContext(not_judged_words(one), one.reason, one.run_id, report.edition, audit)
+    return ExcludedNoteContext(not_judged_text(one), one.reason, one.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
@@ -168,7 +168,7 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
     """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
     record, report, known = run.record, sources.report, sources.known
     columns = audit_columns([run], NOTE_TABLE, known)
-    told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
+    reported = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
         MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, known))
         for column in columns
@@ -181,10 +181,10 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         status=record.status,
         edition=report.edition,
         verdict=run.verdict,
-        control=control_words(control_rows([run], sources.frozen)),
+        control=control_text(control_rows([run], sources.frozen)),
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, known),
-        claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
+        claims=tuple(claim for claim in reported if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         proof=proof([record.integrity]),
         series_label=series_label([record.integrity]),

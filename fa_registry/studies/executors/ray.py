@@ -127,19 +127,19 @@ def _connected(address: str) -> Iterator[None]:
         os.environ.setdefault(name, value)
     ray._private.worker._worker_logs_enabled = False  # what goes wrong in the cluster it prints on standard output
     own = {"object_store_memory": STORE_BYTES, "include_dashboard": False} if address == ALONE else {}
-    heard = signal.getsignal(signal.SIGTERM)
+    received = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except ConnectionError as error:
         raise UsageError(
-            f"executor ray: no cluster at {address!r} ({_words(error)}). Start one with `ray start --head`, give --address "
+            f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, give --address "
             f"HOST:PORT, or --address {ALONE} for one of this machine alone"
         ) from error
     except (RuntimeError, ValueError) as error:  # another Python or Ray than the cluster's
-        raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_words(error)}") from error
+        raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, heard)  # Ray takes it for itself
+            signal.signal(signal.SIGTERM, received)  # Ray takes it for itself
     try:
         yield
     finally:
@@ -168,8 +168,8 @@ def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _amounts(amounts: Mapping[str, float]) -> str:
-    words = [f"{amount:g} {name}" for name, amount in amounts.items() if name != "memory"]
-    return ", ".join([*words, *(f"{amounts['memory'] / 2**30:.1f} GiB" for _ in [0] if "memory" in amounts)])
+    text = [f"{amount:g} {name}" for name, amount in amounts.items() if name != "memory"]
+    return ", ".join([*text, *(f"{amounts['memory'] / 2**30:.1f} GiB" for _ in [0] if "memory" in amounts)])
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
@@ -191,12 +191,12 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
         except ray.exceptions.GetTimeoutError:
             problems.append(f"{host} did not say within {LOOKS:.0f} s what is installed there")
         except ray.exceptions.RayError as error:
-            problems.append(f"{host} cannot import fa_registry ({_words(error)}); install there what is installed here")
+            problems.append(f"{host} cannot import fa_registry ({_text(error)}); install there what is installed here")
     if found := [problem for problem in problems if problem]:
         raise UsageError(f"executor ray: {'; '.join(found)}")
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     """What Ray says, in one line, without the ids that it lists."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     return " ".join(lines[-2:])[:400]
@@ -210,8 +210,8 @@ class _Actor(RemoteProcess):
         self._process = idle.pop() if idle else _Process(resources)
         self._process.begin(message)
 
-    def told(self) -> list[Message]:
-        return self._process.told()
+    def reported(self) -> list[Message]:
+        return self._process.reported()
 
     def ask_to_stop(self) -> None:
         self._process.handle.ask_to_stop.remote()
@@ -246,13 +246,13 @@ class _Process:
             )
             .remote()
         )
-        self._answers = [self.handle.told.remote()]
+        self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
         """Its answer comes first: of one that a job ended at once it has to be known that it had begun."""
         self._answers.insert(0, self.handle.begin.remote(message))
 
-    def told(self) -> list[Message]:
+    def reported(self) -> list[Message]:
         """See Placed."""
         import ray
 
@@ -263,10 +263,10 @@ class _Process:
         try:
             messages = ray.get(answer)
         except ray.exceptions.RayError as error:
-            raise ProcessLost(f"was lost: {_words(error)}") from error
+            raise ProcessLost(f"was lost: {_text(error)}") from error
         self._answers.remove(answer)
         if messages != [BEGINS]:
-            self._answers.append(self.handle.told.remote())
+            self._answers.append(self.handle.reported.remote())
         for _, kind, value, _ in messages:
             if kind == BROKEN:
                 raise ProcessLost(f"could not begin: {pickle.loads(value)}")
@@ -291,7 +291,7 @@ class _Worker:
         except BaseException:
             self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
 
-    def told(self) -> list[Message]:
+    def reported(self) -> list[Message]:
         """All that was told since the last time, at least one."""
         messages = [self._told.get()]
         while not self._told.empty():

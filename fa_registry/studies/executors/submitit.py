@@ -110,7 +110,7 @@ class _Submitted(RemoteProcess):
         except Exception as error:
             raise UsageError(f"executor submitit: {_cluster(resources)} takes no job: {error}") from error
 
-    def told(self) -> list[Message]:
+    def reported(self) -> list[Message]:
         gone = self._job.done()  # asked first: who leaves in between may have told of its end
         messages = self._messages()
         if gone and not messages:
@@ -147,18 +147,18 @@ class _Submitted(RemoteProcess):
 
 
 def _work(folder: str, message: bytes) -> None:
-    told, alone = (Path(folder) / "told").open("ab"), threading.Lock()
+    reported, alone = (Path(folder) / "told").open("ab"), threading.Lock()
 
     def send(message: Message) -> None:
         body = pickle.dumps(message)
         with alone:
-            told.write(len(body).to_bytes(LENGTH) + body)
-            told.flush()
+            reported.write(len(body).to_bytes(LENGTH) + body)
+            reported.flush()
 
     log_to(send)
     known = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     send(BEGINS)
-    with told, stop_on_signal(known) as asked:
+    with reported, stop_on_signal(known) as asked:
         do_batch(message, _Asked(Path(folder) / "stop", asked), send)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements, Reading
-from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_plate, draw
+from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_panel, draw
 from fa_registry.reporting.figures.figure_panels import padded
-from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_plate
+from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_panel
 from fa_registry.reporting.figures.style import styled, whole_ticks
 from tests.reporting.page_figures.scenes import with_record, with_runs
 
@@ -32,15 +32,15 @@ def test_the_line_is_the_frozen_mean_and_the_margin_of_the_rule(rich):
 def test_without_frozen_controls_there_is_neither_line_nor_band(rich):
     alone = [group for group in groups(rich) if not group.control]
     with styled():
-        plate = accuracy_plate(alone, 100)
+        plate = accuracy_panel(alone, 100)
     assert accuracy_numbers(alone)["line"].isna().all()
     assert "frozen" not in plate.caption and "dashed" not in plate.caption
 
 
 def test_the_plate_says_what_it_shows(rich):
     with styled():
-        plate = accuracy_plate(groups(rich), 100)
-        assert plate == accuracy_plate(groups(rich), 100)
+        plate = accuracy_panel(groups(rich), 100)
+        assert plate == accuracy_panel(groups(rich), 100)
     assert "The dashed line is the frozen controls' mean +2.0" in plate.caption and "(D3): 82.0" in plate.caption
     assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
     drtp = next(group for group in plate.groups if group.name == "drtp")
@@ -59,7 +59,7 @@ def test_equal_accuracies_and_one_seed_can_be_drawn(report, value):
     single = dataclasses.replace(report, runs=report.runs[:1])
     with styled():
         for scene in (report, single):
-            assert accuracy_plate(groups(accuracies(scene, Reading(value))), 100)
+            assert accuracy_panel(groups(accuracies(scene, Reading(value))), 100)
 
 
 def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report):
@@ -72,9 +72,9 @@ def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report)
         ),
     )
     with styled():
-        assert accuracy_plate((), 100) is None
-        assert accuracy_plate(groups(accuracies(report, lost)), 100) is None
-        plate = accuracy_plate(groups(some), 100)
+        assert accuracy_panel((), 100) is None
+        assert accuracy_panel(groups(accuracies(report, lost)), 100) is None
+        plate = accuracy_panel(groups(some), 100)
     assert plate.groups[0].rows[0].cells[0].reading == lost
 
 
@@ -90,7 +90,7 @@ def test_the_twin_holds_gamma_and_two_deviations_around_the_null(rich):
 
 
 def test_methods_without_a_null_are_left_out(rich, report):
-    assert gamma_plate(groups(report), 100, report.cards) is None and gamma_plate((), 100, {}) is None
+    assert gamma_panel(groups(report), 100, report.cards) is None and gamma_panel((), 100, {}) is None
     absent = (Reading(None, "no feedback to draw afresh"),) * 5
 
     def without(run):
@@ -103,8 +103,8 @@ def test_methods_without_a_null_are_left_out(rich, report):
 
 def test_the_plate_says_which_sites_lie_outside(rich):
     with styled():
-        plate = gamma_plate(groups(rich), 100, rich.cards)
-        assert plate == gamma_plate(groups(rich), 100, rich.cards)
+        plate = gamma_panel(groups(rich), 100, rich.cards)
+        assert plate == gamma_panel(groups(rich), 100, rich.cards)
     assert "fa 0, 1, 2, 3, 4" in plate.alt
     group = plate.groups[0]
     assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
@@ -115,7 +115,7 @@ def test_the_plate_says_which_sites_lie_outside(rich):
 def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
     cards = {"methods/fa": {"exact_sites": "last"}}
     with styled():
-        plate = gamma_plate(groups(rich), 100, cards)
+        plate = gamma_panel(groups(rich), 100, cards)
     assert "Hollow: exact by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
 
 
@@ -128,7 +128,7 @@ def test_any_numbers_and_depths_can_be_drawn(rich, length, gamma):
     single = dataclasses.replace(scene, runs=scene.runs[:1])
     with styled():
         for one in (scene, single):
-            assert (gamma_plate(groups(one), 100, {}) is None) == (length == 0)
+            assert (gamma_panel(groups(one), 100, {}) is None) == (length == 0)
 
 
 @pytest.mark.parametrize(("last", "ticks"), [(0, [0]), (4, [0, 1, 2, 3, 4]), (24, [0, 6, 12, 18, 24]), (5, [0, 2, 4])])

@@ -11,7 +11,7 @@ from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
-from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_plates
+from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_panels
 from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_record, with_runs
 
@@ -53,8 +53,8 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(report):
 def test_plates_are_drawn_in_words_and_numbers_the_same_every_time(report):
     ordered = groups(followed(report))
     with styled():
-        plates = heat_plates(ordered, 100, report.cards)
-        assert plates == heat_plates(ordered, 100, report.cards)
+        plates = heat_panels(ordered, 100, report.cards)
+        assert plates == heat_panels(ordered, 100, report.cards)
     growth, gamma = plates
     assert "beyond the limit of D1, 50" in growth.caption and "Blue is positive" in gamma.caption
     assert growth.alt.startswith(f"{DECLARED['growth'].title} by site and epoch, mean over seeds. bp ends between")
@@ -86,14 +86,14 @@ def test_any_numbers_can_be_drawn(report, series):
     ordered = groups(followed(report, growth=series, gamma=series))
     drawn = [panel.title for panel in BY_SITE if heat_numbers(panel, ordered, {})["value"].notna().any()]
     with styled():
-        assert [plate.title for plate in heat_plates(ordered, 100, {})] == drawn
+        assert [plate.title for plate in heat_panels(ordered, 100, {})] == drawn
 
 
 def test_runs_without_series_have_no_figure(report):
     nothing = SiteSeries((0,), (Series([Reading(None, "not measured")]),))
-    assert heat_plates(groups(report), 100, report.cards) == ()
-    assert heat_plates((), 100, {}) == ()
-    assert heat_plates(groups(followed(report, growth=nothing, gamma=nothing)), 100, {}) == ()
+    assert heat_panels(groups(report), 100, report.cards) == ()
+    assert heat_panels((), 100, {}) == ()
+    assert heat_panels(groups(followed(report, growth=nothing, gamma=nothing)), 100, {}) == ()
 
 
 def test_the_scale_turns_orange_exactly_at_the_limit():

@@ -50,12 +50,12 @@ def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
         if len(numbers):
             draw(canvas.figure, numbers)
         else:
-            words = "no number to draw: see the remarks of the analysis"
-            canvas.figure.text(0.5, 0.5, words, ha="center", va="center")
+            text = "no number to draw: see the remarks of the analysis"
+            canvas.figure.text(0.5, 0.5, text, ha="center", va="center")
         return canvas.png(FLAT, USED)
 
 
-def twin(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     """A row an entry; what is NUMERIC is float, NaN where there is no number."""
     made = pd.DataFrame(list(entries))
     return made.astype({name: float for name in NUMERIC if name in made})
@@ -106,10 +106,10 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        words = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
-        short = shortened(words, MOST_LETTERS)
+        text = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
+        short = shortened(text, MOST_LETTERS)
         twice = short in rows.values()  # cut to one text, two rows would be drawn over each other
-        rows[method, setting] = f"{shortened(words, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
+        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
     return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
 
 
@@ -178,9 +178,9 @@ def intervals(axes: Axes, places: Sequence[float], low: Sequence[float], high: S
     axes.plot(np.array([places, places]), np.array([low, high]), **look)
 
 
-def remark(axes: Axes, x: float, y: float, words: str, ha: str = "center", **place: object) -> None:
+def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **place: object) -> None:
     """Grey words where there is no number to draw."""
-    axes.text(x, y, words, ha=ha, va="center", color=TICK, fontsize=8, **place)
+    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **place)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:

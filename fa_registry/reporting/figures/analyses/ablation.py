@@ -30,7 +30,7 @@ ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a method and set of instruments, with what it decides."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
-    frame = _canvas.twin(_canvas.entry(row, name) for row in analysis.rows for name in sets)
+    frame = _canvas.variant(_canvas.entry(row, name) for row in analysis.rows for name in sets)
     return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 

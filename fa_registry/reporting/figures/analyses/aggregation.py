@@ -18,7 +18,7 @@ from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
 MARKERS = {"mean_mean": "o", "mean_median": "s", "median_mean": "^", "median_median": "D"}
-EXACT, MOST_WORDS = "exact by construction", 7  # sites beyond which their numbers no longer fit
+EXACT, MOST_TEXT = "exact by construction", 7  # sites beyond which their numbers no longer fit
 ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 
 
@@ -26,7 +26,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """panel: an aggregate, or `gamma` of a site; `counts` says whether that site enters the aggregates."""
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]
-    return _canvas.twin(_canvas.entry(row, name, "site", "counts") for row, name in cells)
+    return _canvas.variant(_canvas.entry(row, name, "site", "counts") for row, name in cells)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
@@ -74,10 +74,10 @@ def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
         if known:
             look = {"color": PALETTE[0] if value > 0 else PALETTE[1], "alpha": 0.8 * strength, "linewidth": 0}
             axes.add_patch(Rectangle((site - 0.47, level - 0.42), 0.94, 0.84, **look))
-        if count <= MOST_WORDS:
-            words = f"{value:.2f}".replace("-", MINUS) if known else "exact" if counts == EXACT else "N/A"
+        if count <= MOST_TEXT:
+            text = f"{value:.2f}".replace("-", MINUS) if known else "exact" if counts == EXACT else "N/A"
             ink = "white" if strength > 0.65 else INK if known else TICK
-            axes.text(site, level, words, ha="center", va="center", fontsize=6.5, color=ink)
+            axes.text(site, level, text, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.grid(visible=False)

@@ -18,7 +18,7 @@ MARKERS = "os^DvP*X"
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a method and setting: mean margin over frozen in percentage points with its 95 % interval."""
-    return _canvas.twin(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
+    return _canvas.variant(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:

@@ -25,7 +25,7 @@ STATES = {  # state: in words, marker, fill
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a run and rule. state: fires (at `epoch`), never, or N/A, both with their reason."""
     rows = analysis.table("runs").rows
-    frame = _canvas.twin(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
+    frame = _canvas.variant(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
     frame = frame.rename(columns={"value": "epoch", "words": "state"})
     return frame.assign(state=frame["state"].where(frame["epoch"].isna(), "fires")) if len(frame) else frame
 
@@ -35,7 +35,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)
     frame, rows, left_out = _canvas.in_rows(frame)
-    handles = [_canvas.dot(words, INK, marker, fill) for words, marker, fill in STATES.values()]
+    handles = [_canvas.dot(text, INK, marker, fill) for text, marker, fill in STATES.values()]
     head = _canvas.legend_height(handles)
     figure.set_size_inches(_canvas.WIDTH, head + BOTTOM + (ROW * len(rows) + GAP) * len(rules))
     panels = figure.subplots(len(rules), 1, squeeze=False, sharex=True)[:, 0]

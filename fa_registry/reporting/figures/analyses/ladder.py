@@ -35,7 +35,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     for row in analysis.table("depth").rows:
         own = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
         entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | own)
-    return _canvas.with_chance(_canvas.twin(entries), runs)
+    return _canvas.with_chance(_canvas.variant(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:

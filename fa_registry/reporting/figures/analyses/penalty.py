@@ -31,7 +31,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
             for epoch, reading in enumerate(record.trajectory.get("h_L", ())):
                 own = {"seed": record.spec.seed, "epoch": epoch, "value": reading.value, "reason": reading.reason}
                 entries.append({"panel": "epochs", **key, **own})
-    return _canvas.with_chance(_canvas.twin(entries), runs)
+    return _canvas.with_chance(_canvas.variant(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:

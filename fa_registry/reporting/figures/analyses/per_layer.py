@@ -21,7 +21,7 @@ LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a method, site and panel: mean over seeds with its interval. counts: whether Γ_l says anything there."""
-    frame = _canvas.twin(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
+    frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
     return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
 
 
@@ -41,13 +41,13 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
             _panel(axes, rows, looks, log=name == "g")
             axes.set_title(title)
             if column == 0 and len(settings) > 1:
-                words = _canvas.escape_control(_canvas.shortened(setting, 90))
-                axes.text(0, 1.16, words, transform=axes.transAxes, fontsize=8.5, weight="bold")
+                text = _canvas.escape_control(_canvas.shortened(setting, 90))
+                axes.text(0, 1.16, text, transform=axes.transAxes, fontsize=8.5, weight="bold")
     _canvas.legend(figure, handles)
     if len(methods) > MOST_METHODS or len(settings) > MOST_SETTINGS:
         left_out = max(len(methods) - MOST_METHODS, 0), max(len(settings) - MOST_SETTINGS, 0)
-        words = "({} more methods and {} more settings in the table)".format(*left_out)
-        figure.text(0.99, 0.003, words, ha="right", fontsize=7.5, color=TICK)
+        text = "({} more methods and {} more settings in the table)".format(*left_out)
+        figure.text(0.99, 0.003, text, ha="right", fontsize=7.5, color=TICK)
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]], log: bool) -> None:

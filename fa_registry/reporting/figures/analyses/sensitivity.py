@@ -78,8 +78,8 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
     rule, quantity, unit = (frame[name].iloc[0] for name in ("rule", "quantity", "unit"))
     name = rule if rule.endswith(f".{quantity}") else f"{rule}: {quantity}"
     low, high = (
-        compact(float(f"{limits[end]:.3g}")) if end in limits else f"no {words} limit"
-        for end, words in (("low", "lower"), ("high", "upper"))
+        compact(float(f"{limits[end]:.3g}")) if end in limits else f"no {text} limit"
+        for end, text in (("low", "lower"), ("high", "upper"))
     )
     axes.set_title(escape_control(f"{name}, between {low} and {high}"))
     look = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
