@@ -1,7 +1,7 @@
 """Records whose fields lie in a file until somebody asks: of ten thousand runs, memory holds the names and not the figures.
 
 The first records of a shelf stay as they are, so that a usual audit reads nothing twice. The file has no name: a killed process
-leaves none. It goes with the last record that lies in it, and a copy of the process (cores.each) reads the same one.
+leaves none. It goes with the last record that lies in it, and a copy of the process (parallel.parallel_for) reads the same one.
 """
 
 from __future__ import annotations

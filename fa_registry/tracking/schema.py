@@ -31,7 +31,7 @@ TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
 )
 TAG_NOT_FINITE = "fa.not_finite"
-TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
+TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see process_ownership.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: who of several attempts trains the specification, see tracking.lease
 TAG_SIGN = "fa.sign_of_life"  # changes as long as the process is at work
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: how far it is, for who watches; nothing that an audit asks

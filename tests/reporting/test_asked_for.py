@@ -27,7 +27,7 @@ import contextlib, dataclasses, io, json, sys
 from pathlib import Path
 from types import MappingProxyType
 
-from fa_registry import quantities
+from fa_registry import metrics
 
 asked = json.loads(sys.argv[1])
 changed = {}

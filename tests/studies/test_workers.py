@@ -273,11 +273,11 @@ def test_what_cannot_be_read_here_fails_its_own_job(when):
 
 SCRIPT = """
 import multiprocessing, os, signal, sys
-from fa_registry import owners
+from fa_registry import process_ownership
 from fa_registry.studies.worker_processes import supervise
 from tests.studies import jobs
 
-owners.VARIABLE = "FA_REGISTRY_TEST"  # else whoever clears up on this machine ends its workers, and nobody sees if they do
+process_ownership.VARIABLE = "FA_REGISTRY_TEST"  # else whoever clears up on this machine ends its workers, and nobody sees if they do
 stopping = []
 
 def hear(event):
