@@ -1,4 +1,4 @@
-"""Requests that are one line of quantities.py: other words for a quantity, and one more column.
+"""Requests that are one line of metrics.py: other words for a quantity, and one more column.
 
 Each is made in a process of its own, before anything else has read the catalogue, as a change of the file would be.
 """
@@ -31,12 +31,12 @@ from fa_registry import metrics
 
 asked = json.loads(sys.argv[1])
 changed = {}
-for name, quantity in quantities.DECLARED.items():
+for name, quantity in metrics.DECLARED.items():
     said = {field: getattr(quantity, field) for field in ("symbol", "words", "head", "under", "alone")}
     for old, new in asked["letters"].items():
         said = {field: text.replace(old, new) for field, text in said.items()}
     changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
-quantities.DECLARED = MappingProxyType(changed)
+metrics.DECLARED = MappingProxyType(changed)
 for table in ("AUDIT_TABLE", "TERMINAL_TABLE"):
     setattr(quantities, table, (*getattr(quantities, table), *asked["columns"]))
 
@@ -187,7 +187,7 @@ def test_no_page_says_what_it_was_called(renamed):
     said = {name: [word for word in OLD if word in of({name: text}, name)] for name, text in pages.items()}
     said = {name: words for name, words in said.items() if words and not name.endswith((".json", ".xml", ".csv"))}
     assert said == {}, (
-        "a word that is typed: ask the catalogue for it, quantities.symbol_of(NAME) or quantity_of(NAME).label"
+        "a word that is typed: ask the catalogue for it, metrics.symbol_of(NAME) or quantity_of(NAME).label"
     )
 
 
@@ -252,7 +252,7 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
     }
     assert {
         path.name: words for path, words in found.items() if words and not EXCEPTIONS.keys() & {path.name, *path.parts}
-    } == {}, "ask the catalogue: quantities.symbol_of(NAME), quantity_of(NAME).label"
+    } == {}, "ask the catalogue: metrics.symbol_of(NAME), quantity_of(NAME).label"
 
 
 def test_what_it_finds_is_what_would_be_printed():

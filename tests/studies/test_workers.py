@@ -277,7 +277,8 @@ from fa_registry import process_ownership
 from fa_registry.studies.worker_processes import supervise
 from tests.studies import jobs
 
-process_ownership.VARIABLE = "FA_REGISTRY_TEST"  # else whoever clears up on this machine ends its workers, and nobody sees if they do
+# with the usual name, another test's cleanup on this machine would end these workers, and the test would not see whether they end
+process_ownership.VARIABLE = "FA_REGISTRY_TEST"
 stopping = []
 
 def hear(event):
