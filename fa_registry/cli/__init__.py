@@ -1,4 +1,7 @@
-"""The command line: one function a verb, no logic. Heavy imports wait until a verb runs, so that --help is instant."""
+"""The command line: one function per command, no logic.
+
+Heavy imports wait until a command runs, so that --help is instant.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +21,12 @@ from fa_registry.errors import RegistryError
 from fa_registry.output_streams import outlive_readers
 from fa_registry.text_safety import escape_message
 
-# Python's 700 makes it look for cycles through modules and records that stay, again and again
+# Python's default of 700 would search long-lived modules and records for cycles again and again
 NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
 class _OnStandardError(logging.Handler):
-    """Prints each message bare."""
+    """Print each message without a prefix."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_err(record.getMessage())
@@ -31,12 +34,12 @@ class _OnStandardError(logging.Handler):
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Inside, what this package logs is printed on standard error, and nowhere else."""
+    """Context manager: messages that this package logs go to standard error only."""
     log, handler = logging.getLogger("fa_registry"), _OnStandardError()
     before = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    log.propagate = False  # MLflow gives the root logger a handler of its own while it makes a database
+    log.propagate = False  # MLflow adds a handler to the root logger while it creates a database
     try:
         yield
     finally:
@@ -46,7 +49,7 @@ def _reported() -> Iterator[None]:
 
 @contextmanager
 def _launched(context: click.Context) -> Iterator[None]:
-    """Inside `mlflow run`: the run that it began, and that the verb did not take over, is put away however the verb ends."""
+    """Context manager: move the run that `mlflow run` created to the bin, unless the command has used it."""
     try:
         yield
     finally:
@@ -55,29 +58,54 @@ def _launched(context: click.Context) -> Iterator[None]:
 
             try:
                 trash_launcher_run(context.invoked_subcommand or "")
-            except RegistryError as error:  # what the verb did and how it ended is not changed by that
+            except RegistryError as error:  # does not change the result or exit code of the command
                 logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
 
 
 GROUPS = {
-    "Train": ("train", "study", "work", "run", "adopt", "new", "data"),
+    "Train": ("train", "study", "worker", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
-    "Look": ("list", "watch", "show", "card", "doctor", "forget", "optimize"),
+    "Inspect": ("list", "watch", "show", "info", "doctor", "forget", "optimize-store"),
     "Share": ("report", "bundle", "import", "promote"),
 }
-LINE = 66  # characters that a verb's line of help may have beside its name
+# Old names that still work for one release, each with one line that gives the new name.
+OLD_COMMANDS = {"card": "info", "optimize": "optimize-store", "work": "worker"}
+OLD_OPTIONS = {
+    "--data": "--replace-dataset",
+    "--despite": "--override-reason",
+    "--keep-trained": "--accept-old-code",
+    "--lease": "--heartbeat-timeout",
+    "--no-probe": "--no-timing",
+    "--points": "--max-chart-points",
+    "--silence": "--hang-timeout",
+}
+LINE = 66  # largest length of a command's one-line help
+
+
+def _current_option(argument: str, known: Collection[str]) -> str:
+    """Return an argument with an old option name replaced, if the command has the new option and not the old one."""
+    option, equals, value = argument.partition("=")
+    new = OLD_OPTIONS.get(option)
+    if new is None or option in known or new not in known:
+        return argument
+    print_err(f"fa-registry: {option} is now called {new}")
+    return f"{new}{equals}{value}"
 
 
 class RegistryGroup(click.Group):
-    """Prints this package's errors, and a disk's, as one message with an exit code; anything else is a bug: its traceback."""
+    """The group of all commands.
+
+    Errors of this package and of the disk are printed as one message with an exit code; any other error is a bug and keeps
+    its traceback. Old names of commands and options still work, and print one line that gives the new name.
+    """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command. A reader of its output that leaves changes neither what it does nor its exit code."""
+        """Run the command; a closed output pipe changes neither its work nor its exit code."""
         outlive_readers()
         return super().main(*arguments, **named)
 
     def invoke(self, context: click.Context) -> Any:
-        """The verb; exits with the error's code."""
+        """Run the command; exit with the error's code if it fails."""
         try:
             with _reported(), _launched(context):
                 return super().invoke(context)
@@ -91,13 +119,28 @@ class RegistryGroup(click.Group):
             from fa_registry.tracking.store_errors import StoreRefusal
 
             refusal = StoreRefusal("the disk", error)
-            if not refusal.kind:  # a fault of ours
+            if not refusal.kind:  # a bug in this package
                 raise
             print_err(f"fa-registry: {refusal}")
             sys.exit(refusal.exit_code)
 
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command by its name or its old name."""
+        return super().get_command(context, OLD_COMMANDS.get(name, name))
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; replace old names of the command and of its options."""
+        if args and args[0] in OLD_COMMANDS:
+            print_err(f"fa-registry: {args[0]} is now called {OLD_COMMANDS[args[0]]}")
+            args = [OLD_COMMANDS[args[0]], *args[1:]]
+        name, command, rest = super().resolve_command(context, args)
+        known = {option for parameter in command.params for option in parameter.opts} if command else set()
+        return name, command, [_current_option(argument, known) for argument in rest]
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """By what somebody is about to do, each in the order in which one comes to it."""
+        """Group commands by task, in the order in which a user needs them."""
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(LINE)) for name in names])
@@ -108,7 +151,7 @@ class RegistryGroup(click.Group):
 def main() -> None:
     """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report.
 
-    `fa-registry VERB --help` has options and examples. TAB completes verbs and names: docs/shell-completion.md.
+    `fa-registry COMMAND --help` lists options and examples. TAB completes commands and names: docs/shell-completion.md.
     """
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 

@@ -1,4 +1,4 @@
-"""The verb that asks questions of many runs: analyse."""
+"""The command `analyse`: answer one question about many runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def _named(function: Callable) -> Callable:
-    """Write the names of our own analyses into the verb's help, in the place of {names}."""
+    """Replace {names} in the command's help by the names of the built-in analyses."""
     names = ", ".join(name.replace("_", "-") for name in CATALOG.builtin_names())
     function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
     return function
 
 
-@click.command(short_help="Ask one question of many judged runs.")
+@click.command(short_help="Answer one question about many judged runs.")
 @click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
 @of_many_runs(
     click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
@@ -54,9 +54,11 @@ def analyse(
     as_json: bool,
     **replaced: str,
 ) -> None:
-    """Ask one question of many judged runs: table here, JSON, CSV and figure in a folder. Exit 3: a run is not intact.
+    """Answer one question about many judged runs; print a table, write JSON, CSV and a figure.
 
-    NAME is {names}, or all of them; `fa-registry list analyses` prints what each one asks.
+    Exit 3: a run is not intact.
+
+    NAME is {names}, or all of them; `fa-registry list analyses` prints the question of each.
     """
     from fa_registry.workflows.analyse import run_analyse
     from fa_registry.workflows.options import (
@@ -80,11 +82,11 @@ def analyse(
     sys.exit(result.exit_code)
 
 
-# What analyse prints: the answer as a table, every missing number with a note that says why.
+# What analyse prints: the result as a table; a note gives the reason for each missing number.
 
 
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
-    """several: a list even of one analysis, because all were asked for."""
+    """Print results. several: print a JSON list even for one analysis, because the user asked for all."""
     if as_json:
         print_json(result.analyses if several else result.analyses[0])
         return
@@ -112,7 +114,11 @@ def _print(analysis: Analysis) -> None:
 
 
 def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int]) -> str:
-    """A number with its interval, or words; `N/A (2)` where the second note says why. notes: reason → number, added to."""
+    """Return a number with its interval, or text; `N/A (2)` if note 2 gives the reason.
+
+    Args:
+        notes: reason → its number; new reasons are added.
+    """
     if cell.reading is None:
         return cell.text
     if cell.reading.value is None:
@@ -137,12 +143,12 @@ def _number(value: float, kind: str) -> str:
 
 
 def _count(value: float) -> str:
-    """Epochs may be halves: the median of two of them."""
+    """Write a count; a median of two epochs may end in .5."""
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
 def _shown(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """A setting that all rows share stands in the title, not in every row."""
+    """Return columns and title; a setting that all rows share moves to the title."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), table.title

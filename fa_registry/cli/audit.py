@@ -1,4 +1,4 @@
-"""The verbs that judge: audit, verify, report, diff; and what they print."""
+"""The commands that judge (audit, verify, report, diff) and their output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
 
-MOST_GROUPS = 200  # rows of a terminal; more are read on the page
+MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 
 
 @click.command()
@@ -66,7 +66,7 @@ MOST_GROUPS = 200  # rows of a terminal; more are read on the page
 @TEMPLATES
 @DATA_ROOT
 @STORE
-@click.option("--exit-zero", is_flag=True, help="Exit 0 whatever the verdicts.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 regardless of the verdicts.")
 @JSON
 @examples(
     "audit --study digits",
@@ -76,7 +76,10 @@ MOST_GROUPS = 200  # rows of a terminal; more are read on the page
     "audit --run 4f1c… --run 90ab… --trust-logged",
 )
 def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
-    """Recompute, judge and report runs. Exit 0: none fails (warnings too), 1: some fail, 3: incomplete or not intact."""
+    """Recompute, judge and report runs.
+
+    Exit 0: no run fails (some may warn), 1: some fail, 3: incomplete or not intact.
+    """
     result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
     audited(result, as_json)
     sys.exit(0 if exit_zero else result.exit_code)
@@ -98,8 +101,9 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @JSON
 @examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
-    """Recompute runs from their artifacts, check that an old audit.json still matches the store, or hold a bundle against itself,
-    which needs no store. Exit 3 if anything is not verified.
+    """Recompute runs, or check an audit.json against the store, or check a bundle without a store.
+
+    Exit 3 if anything is not verified.
     """
     results = api.verify(report_file, **arguments)
     if as_json:
@@ -116,7 +120,7 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
 
 
 def _files(result: Verification) -> str:
-    """Which files were checked, in one line."""
+    """List the checked files in one line."""
     each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
     return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
 
@@ -141,7 +145,7 @@ def _files(result: Verification) -> str:
     "report --templates my-templates",
 )
 def report(report_file: str, as_json: bool, **arguments: str) -> None:
-    """Render the pages of an audit again, of reports/audit.json unless told otherwise; same records, same bytes."""
+    """Render the pages of an audit again [reports/audit.json]; the same records give the same bytes."""
     names = [str(page) for page in api.report(report_file, **arguments)]
     if as_json:
         print_json(names)
@@ -157,7 +161,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
 def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
     """Show what changed between two audits, each an audit.json or its folder. Exit 0: nothing, 1: something.
 
-    Runs are matched by their ids, and those that were trained again by their specifications.
+    Runs are matched by id, and retrained runs by specification.
     """
     from fa_registry.workflows.reports import exit_code, run_diff
 
@@ -166,11 +170,11 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
     sys.exit(exit_code(difference))
 
 
-# What they print.
+# Output.
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
-    """One row a method and setting, then what was waived, reproduced or not judged, and where the report is."""
+    """Print a row per method and setting, then reproduced and excluded runs and the report's path."""
     report = result.report
     if as_json:
         pages = [str(page) for page in result.pages]
@@ -194,7 +198,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
         print_out(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
     for other in report.choice.beside or () if report.choice else ():
         print_out(
-            f"tried beside, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
+            f"also tried, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
@@ -203,7 +207,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
 
 def _judged(report: AuditReport) -> None:
-    """One row a method and setting, the leading edition's verdict and then every other edition's; and where seeds differ."""
+    """Print a row per method and setting with every edition's verdict, and seeds that differ."""
     from fa_registry.metrics import TERMINAL_TABLE, is_scale, quantity_of
     from fa_registry.protocol.builtin_editions import describe_edition
     from fa_registry.protocol.grouping import groups
@@ -256,7 +260,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 
 def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
-    """What the replays prove, with the methods of which it is proven."""
+    """Yield what the replays prove, with the methods that it applies to."""
     from fa_registry.protocol.replayed import proof
 
     alike: dict[str, dict[str, None]] = {}
@@ -292,7 +296,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
 
 
 def _reproduced(reproduction: Reproduction) -> None:
-    """The figures that these runs say something of; the others are counted, and stand in the report."""
+    """Print published values that these runs reproduce or contradict; the report lists the others too."""
     from fa_registry.reporting.pages.reproduction import (
         WORST_FIRST,
         counts,

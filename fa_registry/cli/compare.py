@@ -1,4 +1,4 @@
-"""The verb that puts methods or runs side by side: compare."""
+"""The command `compare`: show methods or runs side by side."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 EXACT = "(exact)"
 
 
-@click.command(short_help="Put methods or runs side by side, paired by seed.")
+@click.command(short_help="Show methods or runs side by side, paired by seed.")
 @click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=shell_completion.family("methods"))
 @of_many_runs(
-    click.option("--setting", default="", metavar="WORDS", help="Only settings in whose name these words stand."),
+    click.option("--setting", default="", metavar="TEXT", help="Only settings whose name contains this text."),
     OUT,
     TEMPLATES,
 )
@@ -37,22 +37,22 @@ EXACT = "(exact)"
     "compare dfa bp --study digits --recompute --json",
 )
 def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Put methods (all their seeds) or single runs side by side: verdicts, figures, what differs, paired differences.
+    """Show methods (all their seeds) or single runs side by side, with paired differences.
 
-    Operands are methods as an audit names them, or the first characters of run ids; they are looked up in the study,
-    experiment or runs that are given, else in the whole store. Differences are the first operand minus each of the
-    others, over the seeds both have. Writes compare.html. Exit 3: a run is not intact.
+    Operands are method names as in an audit, or the first characters of run ids. They are searched in the given study,
+    experiment or runs, else in the whole store. A difference is the first operand minus another, over their common seeds.
+    Writes compare.html. Exit 3: a run is not intact.
     """
     result = api.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
     compared(result, as_json)
     sys.exit(result.exit_code)
 
 
-# What it prints: a table a setting, the columns side by side, and the paired differences.
+# Output: one table per setting, then the paired differences.
 
 
 def compared(result: CompareResult, as_json: bool) -> None:
-    """The tables and where the page is; or everything but the pictures as JSON."""
+    """Print the tables and the page's path; or everything but the pictures as JSON."""
     context = result.context
     if as_json:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
@@ -64,7 +64,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
     for part, _ in context.parts:
         _part(part, describe_edition(context.edition), context.means)
     states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
-    print_out(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
+    print_out(f"metrics: {states}" + ("; --recompute recomputes them" if "trusted" in states else ""))
     for excluded in context.excluded.shown:
         print_out(f"not compared: {excluded.name}: {excluded.reason}")
     for remark in context.remarks:
@@ -89,7 +89,7 @@ def _part(part: SettingComparison, edition: str, means: str) -> None:
     ]
     if rows:
         marked = any(sites for quantity in part.sites for sites in quantity.exact)
-        exact = f"; {EXACT}: by construction, {symbol_of('gamma')} = 1 says nothing" if marked else ""
+        exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if marked else ""
         by_site = means_in_text(quantity_of(quantity.name) for quantity in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
@@ -143,7 +143,7 @@ def _paired(row: PairedRow) -> Sequence[str]:
 
 
 def finding_text(row: FindingRow) -> str:
-    """`EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number a seed, or one over all of them."""
+    """Return text like `EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number per seed, or one for all."""
     from fa_registry.reporting.text.filters import number
 
     observed = ", ".join(dict.fromkeys(number(measured.observed) for measured in row.said))
@@ -153,7 +153,7 @@ def finding_text(row: FindingRow) -> str:
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Mean ± deviation (n) [interval]; N/A and why where there is no mean."""
+    """Return `mean ± deviation (n) [interval]`, or N/A with the reason."""
     from fa_registry.reporting.text.filters import between, counted, number, spread
 
     if estimate.mean.reading.value is None:

@@ -1,4 +1,4 @@
-"""What diff prints: the two audits, then what changed, from the whole to the single figure."""
+"""Output of `diff`: the two audits, then what changed, from the report down to single metrics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from fa_registry.records import Finding, Reading
     from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
 
-HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # the rest is in --json
+HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # --json has all
 NOTHING, VARIOUS = "—", "not the same for all"
 RUN = ["run", "method", "seed", "setting"]
 
 
 def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
-    """Print a difference. names: of the two audits, as they were typed."""
+    """Print a difference. names: the two audits as the user typed them."""
     if as_json:
         print_json(difference)
         return
@@ -29,8 +29,8 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
     _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
     _section("Verdicts", [*RUN, "A", "B"], list(_verdicts(difference.runs)))
-    _section("Findings judged otherwise", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
-    _section("Headline figures", [*RUN, "figure", "A", "B"], list(_figures(difference.runs)))
+    _section("Findings that changed", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
+    _section("Headline metrics", [*RUN, "metric", "A", "B"], list(_figures(difference.runs)))
     _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
     _section("Only in A", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_a])
     _section("Only in B", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_b])
@@ -45,7 +45,7 @@ def _sameness(difference: AuditDiff) -> str:
     if difference.a.digest == difference.b.digest:
         return f"identical: {difference.matched} runs, every record the same"
     again = f"{difference.trained_again} of them under another run id"
-    return f"the same: {difference.matched} runs, {again}; no finding or figure differs"
+    return f"the same: {difference.matched} runs, {again}; no finding or metric differs"
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -75,7 +75,7 @@ def _counts(outcomes: Mapping[str, int]) -> str:
 
 
 def _who(run: RunChange) -> list[str]:
-    """The run's id in A, and in B where that is another."""
+    """Return the run's id in A, and in B if it differs, with method, seed and setting."""
     ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
     return [" → ".join(ids), run.method, str(run.seed), run.setting]
 
@@ -87,7 +87,7 @@ def _verdicts(runs: Sequence[RunChange]) -> Iterator[list[str]]:
 
 
 def _findings(difference: AuditDiff) -> Iterator[list[str]]:
-    """But those of a rule that only one of the editions has: by rule, that is one line."""
+    """Yield changed findings, except for rules of one edition only, which are listed by rule."""
     one_sided = {rule.rule for rule in difference.rules if not (rule.required_a and rule.required_b)}
     for run in difference.runs:
         for finding in run.findings:
@@ -103,7 +103,7 @@ def _seen(finding: Finding | None) -> str:
 
 
 def _number(reading: Reading) -> str:
-    """Every digit: two figures that differ must not look alike."""
+    """Write every digit, so that different values look different."""
     return f"N/A ({reading.reason})" if reading.value is None else repr(reading.value)
 
 
@@ -115,7 +115,10 @@ def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
 
 
 def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
-    """Runs that were trained again differ in every digest: one line a field, with the values where all runs share them."""
+    """Yield one row per field, with its values only if all runs share them.
+
+    A retrained run differs in every digest.
+    """
     by_field: dict[str, list[Change]] = {}
     for run in runs:
         for change in run.changes:
@@ -135,6 +138,6 @@ def _summary(difference: AuditDiff) -> str:
     figures = sum(len(run.figures) for run in difference.runs)
     again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
     return (
-        f"different: {verdicts} verdicts, {decided} findings, {figures} figures; {len(difference.runs)} of {difference.matched} "
+        f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
         f"runs of both changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
     )

@@ -1,4 +1,4 @@
-"""The verbs that look at something, those that keep the house, and what they print: VERBS, at the end, has them all."""
+"""The commands that inspect runs, plug-ins and code or maintain a store, and their output."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fa_registry.workflows.inspect_runs import Listing
     from fa_registry.workflows.run_status import RunStatus
 
-BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
-QUIET = 30.0  # seconds without a sign of life that are worth a word
+BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: the text before the bound
+QUIET = 30.0  # seconds without a heartbeat after which `watch` shows it
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
 
@@ -39,14 +39,17 @@ ACTIONS = ("list", "where", "fetch", "check")
 @JSON
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
 @click.option(
-    "--select", default="", metavar="CODES", help="Rules that look, `FA002,FA007` [all, or as pyproject.toml says]."
+    "--select", default="", metavar="CODES", help="Rules to apply, `FA002,FA007` [all, or those in pyproject.toml]."
 )
-@click.option("--ignore", default="", metavar="CODES", help="Rules that do not look [none, or as pyproject.toml says].")
+@click.option("--ignore", default="", metavar="CODES", help="Rules to ignore [none, or those in pyproject.toml].")
 @examples(
     "lint .", "lint train.py analysis.ipynb --json", "lint src --ignore FA003", "lint src --sarif > pitfalls.sarif"
 )
 def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ignore: str) -> None:
-    """Find protocol pitfalls in any code, without importing it. Exit 1: found some, 0: none, 2: nothing to read."""
+    """Find protocol pitfalls in any code, without importing it.
+
+    Exit 0: none found, 1: some found, 2: nothing to read.
+    """
     if as_json and as_sarif:
         raise UsageError("--json and --sarif are two formats for one output; choose one")
     report = lint_paths(paths, *(tuple(filter(None, codes.replace(" ", "").split(","))) for codes in (select, ignore)))
@@ -64,7 +67,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 
 
 def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
-    """Findings of one rule in one file are told together: why and what to do once."""
+    """Group findings of one rule in one file, which share reason and remedy."""
     return finding.place.path, finding.code, finding.why
 
 
@@ -106,7 +109,10 @@ def _summary(report: LintReport) -> str:
 @JSON
 @examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
 def list_(family: str, as_json: bool, **asked: Any) -> None:
-    """List methods, architectures, datasets, diagnostics, analyses, editions, studies, templates, or the runs of a store."""
+    """List plug-ins and shipped files, or the runs of a store.
+
+    FAMILY is methods, architectures, datasets, diagnostics, analyses, editions, studies, templates or runs.
+    """
     given = {name: value for name, value in asked.items() if value not in ("", None)}
     if family == "runs":
         from fa_registry.workflows.inspect_runs import listed_runs
@@ -114,7 +120,7 @@ def list_(family: str, as_json: bool, **asked: Any) -> None:
         runs_listed(listed_runs(**given), as_json)
         return
     if given:
-        raise UsageError(f"--{', --'.join(given)}: they choose among runs; for those it is `fa-registry list runs`")
+        raise UsageError(f"--{', --'.join(given)}: these options select runs; use `fa-registry list runs`")
     from fa_registry.workflows.plugin_listing import members
 
     rows = members(family)
@@ -125,14 +131,14 @@ def list_(family: str, as_json: bool, **asked: Any) -> None:
 
 
 def runs_listed(listing: Listing, as_json: bool) -> None:
-    """A line a run; what a column has no value of is empty."""
+    """Print one line per run; a missing value is an empty cell."""
     if as_json:
         print_json(listing.runs)
     elif listing.runs:
         varied = _varied(listing.runs)
         rows = [_run_row(run, varied) for run in listing.runs]
         studies = {row["study"] for row in rows}
-        shared = studies.pop() if len(studies) == 1 else ""  # stands above the rows
+        shared = studies.pop() if len(studies) == 1 else ""  # shown above the rows
         columns = [name for name in rows[0] if name != "study" or studies]
         table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
     else:
@@ -142,7 +148,7 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
 
 
 def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """(method, option) where runs of one method have several values of it: without these they would be equal rows."""
+    """Return each (method, option) that has several values; otherwise such runs would be equal rows."""
     values: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         for option, value in run["options"].items():
@@ -151,7 +157,7 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
-    """What each column says of a run."""
+    """Return column → text of one run."""
     seed, accuracy = run["seed"], run["accuracy"]
     options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
     return {
@@ -167,7 +173,7 @@ def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, 
 
 
 def _age(since: datetime.timedelta) -> str:
-    """`45s`, `12m`, `3h`, `20d`."""
+    """Return an age as `45s`, `12m`, `3h` or `20d`."""
     seconds = max(0, int(since.total_seconds()))
     for size, unit, most in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
         if seconds < size * most:
@@ -175,18 +181,18 @@ def _age(since: datetime.timedelta) -> str:
     return f"{seconds // 86400}d"
 
 
-@click.command(short_help="Show all that a method, network, data set or diagnostic declares.")
+@click.command(short_help="Show what a method, network, data set or diagnostic declares.")
 @click.argument("name", shell_complete=shell_completion.family("methods"))
 @click.option(
     "--family",
     default="",
-    help="Where the name is to be looked up [methods first].",
+    help="Where to search the name [methods first].",
     shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics"),
 )
 @JSON
-@examples("card dfa", "card gamma --family diagnostics --json")
-def card(name: str, family: str, as_json: bool) -> None:
-    """Show all that is declared of a method, architecture, data set or diagnostic: equations, deviations, options, source."""
+@examples("info dfa", "info gamma --family diagnostics --json")
+def info(name: str, family: str, as_json: bool) -> None:
+    """Show the card of a method, architecture, data set or diagnostic: equations, options, source."""
     from fa_registry.workflows.plugin_listing import card_of
 
     declared = card_of(name, family)
@@ -199,7 +205,7 @@ def card(name: str, family: str, as_json: bool) -> None:
 
 
 def _value(value: Any) -> str:
-    """Words in a row, sentences numbered, a table by name, text as it is; what takes several lines begins on its own."""
+    """Write single words in a row, sentences numbered, and a mapping by name."""
     if isinstance(value, Mapping):
         lines = [f"{name}: {_option(option)}" for name, option in value.items()]
     elif isinstance(value, str) or not isinstance(value, Sequence):
@@ -214,7 +220,7 @@ def _value(value: Any) -> str:
 
 
 def _item(item: Any) -> str:
-    """An entry of a list; of a record its fields that are not empty, in a row."""
+    """Write a list entry; for a record, its non-empty fields in a row."""
     return "  ".join(str(field) for field in item.values() if field) if isinstance(item, Mapping) else str(item)
 
 
@@ -232,7 +238,10 @@ def _option(option: Any) -> str:
 @JSON
 @examples("show 4f1c0a2b", "show 4f1c0a2b --json")
 def show(run_id: str, store: str, as_json: bool) -> None:
-    """Show one run: specification, figures site by site, provenance. The first characters of the id will do."""
+    """Show one run: specification, metrics site by site, provenance.
+
+    RUN_ID may be the first characters of an id.
+    """
     from fa_registry.workflows import inspect_runs
 
     record = inspect_runs.show(run_id, store)
@@ -243,28 +252,30 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     print_out(record.name, f"run {record.run_id} · {record.status} · {record.setting}")
     count = max((len(row) for row in sites.values()), default=0)
     rows = [[name, *map(text, row)] for name, row in sites.items()]
-    table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
-    table(["quantity", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
+    table(["metric", *(f"site {site}" for site in range(count))], rows, "by site")
+    table(["metric", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
     table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
 
 
-@click.command(short_help="Check versions, store and data; mend what killed runs left.")
-@click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
+@click.command(short_help="Check versions, store and data; clean up after killed runs.")
+@click.option("--repair", is_flag=True, help="Remove stale files of killed processes; files in use are kept.")
 @click.option(
     "--gone",
     multiple=True,
     metavar="MACHINE",
-    help="With --repair: close the runs of another machine or container that no longer exists and gave its runs no heartbeat; "
-    "repeatable.",
+    help="With --repair: close the runs of a machine or container that no longer exists and sent no heartbeats; repeatable.",
 )
-@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
+@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to check [reports].")
 @STORE
 @JSON
 @examples(
     "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
 )
 def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
-    """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
+    """Check versions, device, store and data, and find stale files of killed runs.
+
+    Exit 1 if a check fails.
+    """
     from fa_registry.workflows.doctor import examine
 
     rows = examine(store, repair, pages, gone)
@@ -280,33 +291,31 @@ def _state(row: Mapping[str, Any]) -> str:
     return row.get("state", "ok" if row["ok"] else "NOT OK")
 
 
-@click.command(short_help="Put failed or mistaken runs into MLflow's bin.")
+@click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @STORE
 @JSON
 @examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
 def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
-    """Put runs into MLflow's bin: shows what each one is, asks, and prints the command that brings it back.
+    """Move runs to MLflow's bin after confirmation; print the command that restores each.
 
-    RUN: an id or its beginning. An audit still lists a forgotten run as deleted. `mlflow gc` deletes what is in the bin for ever.
-    A run at work, an audit, a run of a study with runs, and a run whose weights are a registered model are refused.
+    RUN: an id or its first characters. An audit still lists a forgotten run as deleted. `mlflow gc` deletes the bin permanently.
+    A running run, an audit, a study's own run that has runs, and a run whose weights are a registered model are refused.
     """
     from fa_registry.workflows import forget as workflow
 
     if not yes:
         if as_json or not _can_answer():
-            raise UsageError(
-                "forget asks before it changes anything, and nobody can answer here; add --yes to go on unasked"
-            )
+            raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
         _print_forgettable(workflow.forgettable(run_ids, store))
-        click.confirm("Put them into MLflow's bin?", abort=True)
+        click.confirm("Move them to MLflow's bin?", abort=True)
     forgotten = workflow.run_forget(run_ids, store)
     if as_json:
         print_json(forgotten)
         return
     print_out(*(f"{run.run_id}: in MLflow's bin; bring it back: {run.restore}" for run in forgotten))
-    print_out("until `mlflow gc` deletes them for ever; an audit lists them as deleted")
+    print_out("`mlflow gc` would delete them permanently; an audit lists them as deleted")
 
 
 def _can_answer() -> bool:
@@ -332,12 +341,12 @@ def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
     table(columns, rows, "")
 
 
-@click.command(short_help="Make a large sqlite store quick to look through.")
+@click.command("optimize-store", short_help="Speed up queries of a large sqlite store.")
 @STORE
 @JSON
-@examples("optimize", "optimize --store sqlite:///other.db")
-def optimize(store: str, as_json: bool) -> None:
-    """Make a large sqlite store quick to look through (ANALYZE); nothing in it changes."""
+@examples("optimize-store", "optimize-store --store sqlite:///other.db")
+def optimize_store(store: str, as_json: bool) -> None:
+    """Speed up queries of a large sqlite store (ANALYZE); its content does not change."""
     from fa_registry.workflows.inspect_runs import run_optimize
 
     counted = run_optimize(store)
@@ -349,7 +358,7 @@ def optimize(store: str, as_json: bool) -> None:
 
 
 class Action(click.Choice):
-    """One of ACTIONS; whoever types the name of a data set first is told what to type."""
+    """One of ACTIONS; if the user types a data set's name first, the error shows the right command."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the action."""
@@ -383,20 +392,20 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
       where  the exact path and MD5 of every file
       fetch  download the files of NAME by torchvision, and decode them
       check  digests of files and decoded images, and their counts
-    The folder is --data-root, else FA_REGISTRY_DATA, else ./data; fashion_mnist is found too where Debian's package
-    dataset-fashion-mnist has put it.
+    The folder is --data-root, else FA_REGISTRY_DATA, else ./data; fashion_mnist is also found where Debian's package
+    dataset-fashion-mnist installs it.
     """
-    from fa_registry.workflows import data as verb
+    from fa_registry.workflows import data as command
 
     root, report = Path(data_root) if data_root else None, functools.partial(print_out, err=True)
     if action in ("list", "where"):
-        rows = verb.overview(name, root) if action == "list" else verb.places(name, root)
+        rows = command.overview(name, root) if action == "list" else command.places(name, root)
     else:
-        rows = verb.fetch(name, root, report) if action == "fetch" else verb.check(name, root, report)
+        rows = command.fetch(name, root, report) if action == "fetch" else command.check(name, root, report)
     if as_json:
         print_json(rows)
     elif action == "list":
-        table(["name", "state", "what"], [[row["name"], verb.state(row), row["line"]] for row in rows], "")
+        table(["name", "state", "what"], [[row["name"], command.state(row), row["line"]] for row in rows], "")
     elif action == "where":
         _placed(rows)
     elif rows:
@@ -404,12 +413,12 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
             ["name", "what", "", "found"], [[row["name"], row["what"], _state(row), row["found"]] for row in rows], ""
         )
     else:
-        print_out("nothing to check: no data set has files here; `fa-registry data where` says where they are expected")
+        print_out("nothing to check: no data set has files here; `fa-registry data where` prints the expected paths")
     sys.exit(0 if all(row.get("ok", True) for row in rows) else IntegrityError.exit_code)
 
 
 def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Paths as plain lines, so that they can be copied whole."""
+    """Print paths as plain lines, so that they can be copied."""
     for row in rows:
         md5 = f", MD5 {row['md5']}" if row["md5"] else ""
         print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
@@ -417,15 +426,16 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
         print_out("needs no files")
 
 
-@click.command(short_help="Begin a method, architecture, dataset, diagnostic or study of your own.")
+@click.command(short_help="Create files of a new method, data set, study, ….")
 @click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
 @click.argument("name")
-@click.option("--out", default="", metavar="FOLDER", help="Where its folder is made [here].")
+@click.option("--out", default="", metavar="FOLDER", help="Where to create its folder [here].")
 @JSON
 @examples("new method my_rule", "new study my_study", "new diagnostic my_figure --out packages")
 def new(kind: str, name: str, out: str, as_json: bool) -> None:
-    """Write a file that runs as it is, in a package of your own with its entry point and its test: method, architecture, dataset,
-    diagnostic; or a study.toml. Nothing that is there is written over.
+    """Create a working plug-in package with entry point and test, or a study.toml.
+
+    KIND is method, architecture, dataset, diagnostic or study. Existing files are never overwritten.
     """
     from fa_registry.workflows import scaffold
 
@@ -450,9 +460,9 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     show_default=True,
     type=click.FloatRange(0.5, 3600),
     metavar="SECONDS",
-    help="Between looks.",
+    help="Time between refreshes.",
 )
-@click.option("--once", is_flag=True, help="One look, and no more: for scripts.")
+@click.option("--once", is_flag=True, help="Refresh once and exit, for scripts.")
 @click.option(
     "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="The newest N runs."
 )
@@ -462,9 +472,10 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     "watch", "watch --study digits", "watch --study digits --once --json", "watch --store http://server:5000 --every 30"
 )
 def watch(study: str, every: float, once: bool, limit: int, store: str, as_json: bool) -> None:
-    """Epoch, norms, accuracy, what fired, speed and time left of every run, until none is at work. One question a look.
+    """Show epoch, norms, accuracy, fired rules, speed and time left of runs until all have ended.
 
-    Exit 0. Off a terminal a table is printed only where something has changed. The store's tables say so, no file is read.
+    Sends one query per refresh and reads only MLflow's tables, no artifacts. Without a terminal, a table is printed only when
+    something has changed. Exit 0.
     """
     from fa_registry.workflows.run_status import is_anybody_at_work, watcher
 
@@ -496,7 +507,7 @@ def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
 
 
 def _watched_columns() -> list[str]:
-    from fa_registry.metrics import quantity_of  # numpy, which --help needs not
+    from fa_registry.metrics import quantity_of  # imports numpy, which --help does not need
 
     figures = [quantity_of(name).symbol for name in ("h_L", "g_L", "accuracy")]
     return ["run", "name", "status", "epoch", *figures, "fired", "epochs/s", "left"]
@@ -519,4 +530,4 @@ def _watched_cells(row: RunStatus) -> list[str]:
     ]
 
 
-COMMANDS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)
+COMMANDS = (lint, list_, watch, info, show, doctor, forget, optimize_store, data, new)

@@ -1,4 +1,4 @@
-"""The verbs that take in what was trained elsewhere, adopt and import, and hand on what was judged, promote and bundle."""
+"""The commands that bring in trained runs (adopt, import) and pass on judged ones (promote, bundle)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     "aliases",
     multiple=True,
     metavar="ALIAS",
-    help="Beside pass, warn, …, the verdict's own; may be repeated.",
+    help="Extra alias besides the one set from the verdict (pass, warn, …); repeatable.",
 )
 @click.option(
     "--edition",
@@ -111,8 +111,14 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     help="Whose verdict decides [the leading one of the newest audit].",
     shell_complete=shell_completion.editions(),
 )
-@click.option("--despite", default=None, metavar="REASON", help="Promote a FAIL or INCOMPLETE; kept with the model.")
-@click.option("--author", default="", metavar="NAME", help="Who decides so, with --despite [your login name].")
+@click.option(
+    "--override-reason",
+    "despite",
+    default=None,
+    metavar="REASON",
+    help="Promote a FAIL or INCOMPLETE; kept with the model.",
+)
+@click.option("--author", default="", metavar="NAME", help="Who decides, with --override-reason [your login name].")
 @DATA_ROOT
 @STORE
 @JSON
@@ -120,14 +126,14 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     "promote 4f1c…",
     "promote 4f1c… --alias champion",
     "promote 4f1c… --name dfa-digits --edition 2026-05",
-    'promote 4f1c… --despite "the negative control of our tutorial"',
+    'promote 4f1c… --override-reason "the negative control of our tutorial"',
 )
 def promote(as_json: bool, **arguments: Any) -> None:
-    """Register the final weights of an audited run as a model version, its verdict travelling with it.
+    """Register the final weights of an audited run as a model version, with its verdict.
 
-    RUN: an id or its beginning. Its figures are measured again first, as by `verify`. A version holds safetensors, the
+    RUN: an id or its first characters. Its metrics are recomputed first, as by `verify`. A version holds safetensors, the
     specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
-    A run that FAILs, or lacks evidence, is refused without --despite.
+    A run that FAILs, or lacks evidence, is refused without --override-reason.
     """
     from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
@@ -143,29 +149,33 @@ def promote(as_json: bool, **arguments: Any) -> None:
     if others:
         print_out(f"  other editions: {', '.join(others)}")
     if result.despite:
-        print_out(f"  despite {result.verdict}: {result.despite}")
+        print_out(f"  promoted despite {result.verdict}: {result.despite}")
     if result.aliases:
         print_out(f"  aliases: {', '.join(result.aliases)}")
     print_out(f'load it: fa_registry.load_model("{result.reference}")')
 
 
-@click.command(short_help="Put a study's audit with its runs into one file that proves itself.")
+@click.command(short_help="Pack a study's audit and runs into one verifiable file.")
 @click.option(
-    "--study", required=True, metavar="NAME", help="Whose newest audit.", shell_complete=shell_completion.studies()
+    "--study",
+    required=True,
+    metavar="NAME",
+    help="The study whose newest audit is packed.",
+    shell_complete=shell_completion.studies(),
 )
 @click.option("--out", default="", metavar="FILE", help="The file [NAME.fa.zip].")
-@click.option("--light", is_flag=True, help="Without weights and feedback: nothing can be measured again then.")
+@click.option("--light", is_flag=True, help="Leave out weights and feedback; metrics cannot be recomputed then.")
 @click.option("--sign", default="", metavar="KEY", help="Sign it: a PEM file with a private Ed25519 key.")
-@click.option(
-    "--licence", default="", metavar="SPDX", help="Of what is in it, as CC-BY-4.0; without it none is stated."
-)
+@click.option("--licence", default="", metavar="SPDX", help="Licence of the content, e.g. CC-BY-4.0 [none stated].")
 @STORE
 @JSON
 @examples(
     "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
 )
 def bundle(as_json: bool, **asked: Any) -> None:
-    """Put the newest audit of a study, its pages and its runs into one file: `fa-registry verify FILE` needs no store.
+    """Pack a study's newest audit with pages and runs.
+
+    `fa-registry verify FILE` checks the file without a store.
 
     The same store gives the same bytes.
     """
@@ -186,22 +196,22 @@ def bundle(as_json: bool, **asked: Any) -> None:
         print_out(*bundles.bundled_text(made))
 
 
-@click.command("import", short_help="Put the runs of a bundle into a store, each once.")
+@click.command("import", short_help="Import the runs of a bundle into a store, each once.")
 @click.argument("path", metavar="BUNDLE")
 @click.option("--key", default="", metavar="PUBLIC", help="The public key that must have signed it, a PEM file.")
 @EXPERIMENT
 @STORE
 @JSON
-@examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment theirs")
+@examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment imported")
 def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
-    """Put the runs of a bundle into a store, under the same specifications, with the same sealed files; then audit them there."""
+    """Import the runs of a bundle into a store, with unchanged specifications and files."""
     from fa_registry.workflows.bundle import import_into
 
     put = import_into(path, experiment, store, key)
     if as_json:
         print_json(put)
     else:
-        print_out(f"{len(put.runs)} runs put into the store, {len(put.present)} were there")
+        print_out(f"{len(put.runs)} runs imported, {len(put.present)} were already there")
 
 
 COMMANDS = (adopt, promote, bundle, import_)

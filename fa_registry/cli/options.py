@@ -1,4 +1,4 @@
-"""Options that several verbs of the command line share, and the Examples block of their help."""
+"""Options that several commands share, and the Examples block of their help."""
 
 from __future__ import annotations
 
@@ -48,50 +48,57 @@ DEVICE = click.option(
     help="auto, cuda, cuda:N or cpu; auto prefers CUDA.",
     shell_complete=shell_completion.choices("auto", "cuda", "cpu"),
 )
-FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
+FORCE = click.option("--force", is_flag=True, help="Retrain runs that are already complete.")
 KEEP_TRAINED = click.option(
-    "--keep-trained", is_flag=True, help="Keep finished runs that were trained by other code than is installed."
+    "--accept-old-code",
+    "keep_trained",
+    is_flag=True,
+    help="Keep finished runs that other code than the installed one has trained.",
 )
 CHECKPOINT_EVERY = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Also keep the weights of every Nth epoch [0: only the last ones; else the initial ones too].",
+    help="Also keep the weights of every Nth epoch, and the initial ones [0: only the last ones].",
 )
 KEEP_STATES = click.option(
     "--keep-states",
     type=click.IntRange(min=0),
     default=0,
     metavar="K",
-    help="Also keep K states a run that an audit replays the next epoch from [the study's keep_states, else 0].",
+    help="Also keep K states per run, from each of which an audit replays one epoch [the study's keep_states, else 0].",
 )
 POINTS = click.option(
-    "--points",
+    "--max-chart-points",
+    "points",
     type=click.IntRange(min=0),
     default=MOST_POINTS,
     show_default=True,
     metavar="N",
-    help="Points of each metric in the store's tables, for charts; 0: one an epoch. series.parquet has every epoch.",
+    help="Points of each metric that MLflow's charts show (0: every epoch); series.parquet has every epoch.",
 )
 HANG_TIMEOUT = click.option(
-    "--silence",
+    "--hang-timeout",
+    "silence",
     default=str(SILENCE),
     show_default=True,
     metavar="SECONDS",
-    help="Time without an epoch after which a run in a process of its own counts as hung and is ended; 0: never.",
+    help="Kill a worker process that finishes no epoch for this many seconds (0: never).",
 )
 HEARTBEAT_TIMEOUT = click.option(
-    "--lease",
+    "--heartbeat-timeout",
+    "lease",
     default=str(LEASE),
     show_default=True,
     metavar="SECONDS",
-    help="Without a sign of life for so long, a run of another machine counts as left, and is trained by whoever wants it.",
+    help="Seconds without a heartbeat after which another machine's run is considered abandoned and may be retrained.",
 )
 EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
 DATA = click.option(
-    "--data",
+    "--replace-dataset",
+    "data",
     default="",
     metavar="NAME",
     help=f"The study on another image set: {study_variants.RULE}.",
@@ -116,10 +123,13 @@ FACTORIES = click.option(
     "factories",
     multiple=True,
     metavar="PACKAGE.MODULE:FUNCTION",
-    help="Code that builds the model of somebody's own loop and may be run, to measure its runs again; repeatable.",
+    help="Trusted factory function that builds the model of a tracked loop, so that its runs can be recomputed; repeatable.",
 )
 MEASURING_JOBS = click.option(
-    "--jobs", default="0", metavar="N", help="Processes at a time that measure runs again [one a core, if it pays]."
+    "--jobs",
+    default="0",
+    metavar="N",
+    help="Processes that recompute runs in parallel [one per core, if it is worth it].",
 )
 REPLAY = click.option(
     "--replay",
@@ -127,41 +137,49 @@ REPLAY = click.option(
     show_default=True,
     metavar="N|auto|all|off",
     help="Training to replay. auto: one whole run of every group and every frozen control, 8 steps of the others; all: every "
-    "run; N: so many steps of every run.",
+    "run; N: the first N steps of every run.",
 )
 NONCE = click.option(
-    "--nonce", default="", metavar="HEX", help="Repeat an audit's choice of whole replays [a new random nonce]."
+    "--nonce",
+    default="",
+    metavar="HEX",
+    help="Repeat the choice of whole replays of an earlier audit [a new random nonce].",
 )
 JOBS = click.option(
     "--jobs",
     default="0",
     metavar="N",
-    help="Runs at a time: processes of one thread [one a core]; on a GPU side by side [8].",
+    help="Runs in parallel: processes of one thread [one per core]; on a GPU interleaved in one process [8].",
 )
 EXECUTOR = click.option(
     "--executor",
     default="",
     metavar="NAME",
-    help=f"Who runs them: {', '.join(CATALOG.builtin_names())}, or a package's [what suits this machine].",
+    help=f"Executor: {', '.join(CATALOG.builtin_names())}, or one of a plug-in [chosen for this machine].",
     shell_complete=shell_completion.family("executors", "studies.executors"),
 )
 ADDRESS = click.option(
     "--address",
     default="",
     metavar="HOST:PORT",
-    help="The cluster: of ray also auto or local [RAY_ADDRESS, else auto], of submitit slurm or local [slurm].",
+    help="The cluster. ray: HOST:PORT, auto or local [RAY_ADDRESS, else auto]; submitit: slurm or local [slurm].",
 )
 CPUS = click.option(
-    "--cpus-per-run", default="1", show_default=True, metavar="N", help="What a run takes of the cluster's CPUs."
+    "--cpus-per-run", default="1", show_default=True, metavar="N", help="CPUs of the cluster to reserve per run."
 )
 GPUS = click.option(
-    "--gpus-per-run", default="", metavar="F", help="Share of one card that a run takes [0.125 on cards, else 0]."
+    "--gpus-per-run", default="", metavar="F", help="Share of one GPU to reserve per run [0.125 with GPUs, else 0]."
 )
 MEMORY = click.option(
-    "--memory", default="", metavar="SIZE", help="Memory that the cluster keeps for a run, 4GiB [not asked for]."
+    "--memory", default="", metavar="SIZE", help="Memory to reserve per run, e.g. 4GiB [no reservation]."
 )
 OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
-TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
+TEMPLATES = click.option(
+    "--templates",
+    default="",
+    metavar="DIR",
+    help="Folder of your own templates, which replace shipped ones of the same name; sandboxed.",
+)
 EDITION = click.option(
     "--edition",
     default="",
@@ -180,10 +198,10 @@ THRESHOLD = click.option(
     "thresholds",
     multiple=True,
     metavar="RULE=NUMBER",
-    help="Another threshold for a rule of the leading edition, then marked modified; may be repeated.",
+    help="Another threshold for a rule of the leading edition, which is then marked as modified; repeatable.",
 )
 WAIVERS = click.option(
-    "--waivers", default="", metavar="FILE", help="Findings that shall not count [the file that the study names]."
+    "--waivers", default="", metavar="FILE", help="Findings to waive [the file that the study names]."
 )
 STRICT = click.option(
     "--strict",
@@ -194,21 +212,21 @@ STOP_ON = click.option(
     "--stop-on",
     default="",
     metavar="RULE,…",
-    help="End a run at the epoch in which one of these rules fires. It is then stopped early, never complete.",
+    help="End a run at the epoch in which one of these rules fires; its status is then stopped_early, never complete.",
 )
-TRUST_LOGGED = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
+TRUST_LOGGED = click.option("--trust-logged", is_flag=True, help="Judge logged metrics without recomputing them.")
 
 
 RECOMPUTE = click.option(
     "--recompute/--trust-logged",
     default=False,
-    help="Measure every run again first, or take its logged figures [--trust-logged].",
+    help="Recompute every run first, or use its logged metrics [--trust-logged].",
 )
 EXPERIMENT_RUNS = click.option("--experiment", default="", help="All runs of an experiment.")
 
 
 def together(*options: Callable) -> Callable:
-    """Several options as one decorator, in this order in the help."""
+    """Return several options as one decorator; the help lists them in this order."""
 
     def add(function: Callable) -> Callable:
         for option in reversed(options):  # decorators apply inside out
@@ -237,13 +255,13 @@ TRAINING = together(
 
 
 def of_many_runs(*own: Callable) -> Callable:
-    """The options of a verb that selects and judges runs and logs nothing, with its `own` in their midst."""
+    """Return the options of a command that selects and judges runs, with the command's `own` among them."""
     judging = (STUDY, RUN, EXPERIMENT_RUNS, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
     return together(*judging, STUDY_OVERRIDES, *own, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:
-    """Append an Examples block to a verb's help."""
+    """Append an Examples block to a command's help."""
 
     def add(function: Callable) -> Callable:
         function.__doc__ = (
@@ -256,11 +274,11 @@ def examples(*lines: str) -> Callable:
     return add
 
 
-# From what was typed to what the commands take.
+# Parsing of typed values.
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:
-    """The `--set name=value,…` pairs, name → value; InvalidFields names all that are not of that form."""
+    """Return name → value of the `--set name=value,…` pairs; raises InvalidFields."""
     split = [pair.partition("=") for several in pairs for pair in several.split(",") if pair]
     problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
     if problems:
@@ -269,7 +287,7 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def thresholds(pairs: Sequence[str]) -> dict[str, float]:
-    """The `--threshold RULE=NUMBER` pairs, rule → number; InvalidFields names all that are not of that form."""
+    """Return rule → number of the `--threshold RULE=NUMBER` pairs; raises InvalidFields."""
     limits: dict[str, float] = {}
     problems = []
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""What the shell offers after TAB where a name is asked for: members, studies, editions. Nothing heavy is imported for it."""
+"""Shell completion of plug-ins, studies and editions, without heavy imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAMILIES = ("methods", "architectures", "datasets", "diagnostics", "analyses", "
 
 
 def family(name: str, home: str = "") -> Complete:
-    """The members of a family, ours and those of installed packages: their files are listed, not imported."""
+    """Complete built-in and third-party plug-ins; their files are listed, not imported."""
     return _offering(lambda: _members(name, home))
 
 
@@ -25,7 +25,7 @@ def choices(*known: str) -> Complete:
 
 
 def studies() -> Complete:
-    """Those that ship; what looks like a path is completed as one."""
+    """Complete shipped studies, else a path."""
     return _or_path(_offering(lambda: (path.parent.name for path in bundled_files.projects().glob("*/study.toml"))))
 
 
@@ -34,7 +34,7 @@ def editions() -> Complete:
 
 
 def several(complete: Complete) -> Complete:
-    """Of names with commas between them the last."""
+    """Complete the last of several names separated by commas."""
 
     def complete_last(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
         before, comma, last = typed.rpartition(",")
@@ -54,7 +54,7 @@ def _members(name: str, home: str) -> list[str]:
     try:
         known = Catalog(name, name, home=home).names()
         return [member.replace("_", "-") if name == "analyses" else member for member in known]
-    except PluginError:  # the verb will say which package is broken; a shell has no place for that
+    except PluginError:  # the command reports the broken package; a completion cannot
         return []
 
 

@@ -1,6 +1,6 @@
-"""What every verb prints in one look: lines and tables for people, JSON for machines. Nothing reaches a terminal but through here.
+"""Output of all commands: lines and tables for people, JSON for programs.
 
-Names are foreign text: what they hold that is not seen is written out, and none of them begins a line (see visible).
+Names are untrusted text: control characters in them are escaped, and no name starts a new line (see text_safety).
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 SHORT_ID = 8
 TerminalCell = str | tuple[str, ...]  # one line, or several
 UNKNOWN_WIDTH = 200  # characters of a table in a file
-NO_BREAK = "\u00a0"  # a space within what is one word to `table`
+NO_BREAK = "\u00a0"  # a space at which `table` does not wrap
 
 
 def print_out(*lines: str, err: bool = False) -> None:
-    """Print lines: each stays one, whatever names are in it. err: on standard error."""
+    """Print lines; a name with line breaks stays on its line. err: on standard error."""
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 
 def print_err(description: str) -> None:
-    """Print an error or a message of the log, which may have several lines, on standard error as it is now."""
-    # progress bars take the place of sys.stderr while they are shown
+    """Print an error or log message, which may have several lines, on the current standard error."""
+    # progress bars replace sys.stderr while they are shown
     print(escape_message(description), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """What --json prints, on standard output. It goes into logs as any line does, and so holds no password of a store either."""
+    """Print JSON on standard output, without passwords of store addresses."""
     click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
 
 
 def print_page(address: str) -> None:
-    """Where MLflow's pages show the runs side by side, where there are such pages."""
+    """Print the address of the MLflow page that shows the runs side by side, if there is one."""
     if address:
-        from fa_registry.workflows.stores import UI  # the verb has loaded it by now
+        from fa_registry.workflows.stores import UI  # the command has imported it already
 
         served = " (after `make ui`)" if address.startswith(UI) else ""
         print_out(f"side by side: {address}{served}")
 
 
 def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:
-    """Print one table to standard output: as wide as the terminal, or as COLUMNS says; UNKNOWN_WIDTH where neither says any.
+    """Print one table on standard output, as wide as the terminal or COLUMNS, else UNKNOWN_WIDTH.
 
-    Where the cells have no room on one line each, the frame goes, then cells are wrapped. No word is cut: where even the
-    longest words do not fit side by side, the rows stand one below the other.
+    If the cells do not fit on one line each, the frame is dropped, then cells are wrapped. Words are never cut: if even the
+    longest words do not fit, each row is printed as a list of its cells.
     """
     from rich.console import Console
 
@@ -84,12 +84,12 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
 
 
 def _shown(cells: Sequence[TerminalCell]) -> list[str]:
-    """What stands in the cells, a line end only where a cell has several lines."""
+    """Return the text of the cells, with a line break only where a cell has several lines."""
     return ["\n".join(map(escape_to_one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
 def _longest_word(cell: str) -> int:
-    """A number and its unit are one word: what stands between them is no ordinary space."""
+    """Return the longest word's length; a number and its unit are one word (NO_BREAK)."""
     return max(map(len, re.split("[ \n]+", cell)))
 
 
@@ -98,7 +98,7 @@ def _longest_line(cell: str) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], room: int) -> list[int]:
-    """As wide as the cells, the widest columns first cut down to what there is room for."""
+    """Return column widths: those of the cells, with the widest columns reduced until all fit."""
     widths = [min(room, max(map(_longest_line, column))) for column in columns]
     while sum(widths) > room:
         widest = max(
@@ -117,7 +117,7 @@ def _drawn(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequenc
     drawn = Table(box=HEAVY_HEAD if frame else None, padding=padding, pad_edge=frame)
     for name, width in zip(header, widths, strict=True):
         drawn.add_column(Text(_wrapped(name, width)), width=width, no_wrap=True)
-    for row in rows:  # Text: names come from outside and may hold markup
+    for row in rows:  # Text: untrusted names may contain markup
         drawn.add_row(*(Text(_wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)))
     return drawn
 
@@ -132,7 +132,7 @@ def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> Iterator[
 def _wrapped(cell: str, width: int) -> str:
     whole = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
     lines = (part for line in cell.split("\n") for part in whole(line) or [""])
-    return "\n".join(lines).replace(NO_BREAK, " ")  # which whoever searches the output would not find
+    return "\n".join(lines).replace(NO_BREAK, " ")  # an ordinary space, so that a search of the output finds it
 
 
 def text(reading: Reading) -> str:

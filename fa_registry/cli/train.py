@@ -1,4 +1,4 @@
-"""The verbs that train: train, study, and run (study, audit and report in one go); and what they print."""
+"""The commands that train: train, study, worker and run (study, audit and report); and their output."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, MOST_THREADS),
     default=1,
     show_default=True,
-    help="CPU threads; the last bits depend on it.",
+    help="CPU threads; the last bits of results depend on it.",
 )
 @DEVICE
 @TRAINING
@@ -103,27 +103,27 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @CLUSTER_OPTIONS
 @STUDY_OVERRIDES
 @TRAINING
-@click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
-@click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no time.")
+@click.option("--dry-run", is_flag=True, help="Print what would be trained and how long it would take; write nothing.")
+@click.option("--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no steps, give no estimate.")
 @JSON
 @examples(
     "study digits --jobs 2",
     "study digits --epochs 3 --seeds 42",
     "study digits --stop-on D1",
-    "study paper-full --dry-run --no-probe",
-    "study paper --data digits --scale 0.02 --jobs 2",
+    "study paper-full --dry-run --no-timing",
+    "study paper --replace-dataset digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",
     "study paper --store http://registry:5000 --executor ray --address head:6379 --memory 4GiB",
 )
 def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
-    """Train every run of a study that the store does not hold yet."""
+    """Train the runs of a study that are not in the store yet."""
     if no_probe and not dry_run:
-        raise UsageError("--no-probe belongs to --dry-run, which is missing")
+        raise UsageError("--no-timing needs --dry-run")
     result = api.study(name, dry_run=dry_run, no_probe=no_probe, **arguments)
     sys.exit((planned if dry_run else studied)(result, as_json))
 
 
-@click.command()
+@click.command(short_help="Train the runs of a study that no other worker trains.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
 @JOBS
 @CLUSTER_OPTIONS
@@ -131,15 +131,15 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 @TRAINING
 @JSON
 @examples(
-    "work digits",
-    "work digits paper --store http://registry:5000 --lease 300",
-    "work paper --jobs 4 --experiment team",
+    "worker digits",
+    "worker digits paper --store http://registry:5000 --heartbeat-timeout 300",
+    "worker paper --jobs 4 --experiment team",
 )
-def work(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Train of a study what nobody else trains: one of many workers.
+def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Start a worker: train the runs of a study that no other worker is training.
 
-    It takes one run after another until nothing of these studies is left. Start it as often as there is room, on any machine that
-    reaches the store: docs/many-machines.md.
+    A worker ends when every run of these studies is finished or being trained. Start as many workers as you like, on any
+    machine that reaches the store: docs/many-machines.md.
     """
     sys.exit(max([studied(api.work(name, **arguments), as_json) for name in names]))
 
@@ -163,11 +163,14 @@ def work(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "run digits --epochs 3 --seeds 42 --out quick",
     "run digits --editions 2026-05,2026-12",
     "run paper --data-root ~/data --experiment paper",
-    "run paper --data digits --scale 0.02",
+    "run paper --replace-dataset digits --scale 0.02",
     "run digits --stop-on D1,D2",
 )
 def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bool, **arguments: Any) -> None:
-    """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
+    """Train a study, audit it and write the report.
+
+    Exits 0 even if verdicts fail or --stop-on ends runs.
+    """
     from fa_registry.workflows.audit import checked_audit, run_audit
     from fa_registry.workflows.editions import leading_edition
     from fa_registry.workflows.options import (
@@ -191,7 +194,7 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
     )
     leading = leading_edition(chosen, terms)
     checked_study(chosen, jobs, leading, training["stop_on"], "")
-    checked_audit(chosen, terms, measuring, pages)  # what would be refused after the training is refused before it
+    checked_audit(chosen, terms, measuring, pages)  # find invalid options before training
     result = run_study(chosen, place, jobs, leading, **training)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
@@ -201,11 +204,11 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
     sys.exit(3 if audit.exit_code == 3 else code)
 
 
-# What they print.
+# Output.
 
 
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
-    """Prints the study's outcome (errors alone if quiet); returns its exit code."""
+    """Print the study's outcome (only errors if quiet); return its exit code."""
     if as_json:
         names = (
             "study",
@@ -237,12 +240,12 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     for name, error in result.failed.items():
         print_out("", f"{name} failed:", *error.split("\n"), err=True)
     if result.stopped:
-        print_out("stopped on request; the same command goes on from there", err=True)
+        print_out("stopped on request; the same command resumes from there", err=True)
     return result.exit_code
 
 
 def planned(plan: Plan, as_json: bool) -> int:
-    """Prints what a study would train; returns its exit code."""
+    """Print what a study would train; return its exit code."""
     if as_json:
         print_json(plan)
         return plan.exit_code
@@ -288,4 +291,4 @@ def _planned_row(setting: SettingPlan) -> list[str]:
     ]
 
 
-COMMANDS = (train, study, work, run)
+COMMANDS = (train, study, worker, run)

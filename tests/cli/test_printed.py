@@ -115,13 +115,13 @@ def test_identical_and_the_same_are_told_apart(printed):
     assert text.endswith("identical: 2 runs, every record the same\n")
     again = make_report([dataclasses.replace(one, run_id=one.run_id[::-1]) for one in DFA])
     assert printed(audit, again).endswith(
-        "the same: 2 runs, 2 of them under another run id; no finding or figure differs\n"
+        "the same: 2 runs, 2 of them under another run id; no finding or metric differs\n"
     )
 
 
 def test_verdicts_findings_and_figures_have_their_tables(printed):
     text = printed(make_report(DFA), make_report([diverged(DFA[0]), DFA[1]]))
-    for title in ("By rule", "Verdicts", "Findings judged otherwise", "Headline figures", "Other fields of runs"):
+    for title in ("By rule", "Verdicts", "Findings that changed", "Headline metrics", "Other fields of runs"):
         assert title in text
     assert "fail EXPLODED" in text and "N/A (not finite (inf))" in text and HOSTILE in text
     assert "Only in" not in text and "h_norm[" not in text

@@ -122,7 +122,7 @@ def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(trained):
     trained(*AUDIT, "--threshold", "D1=1.0001", "--out", "b")
     result = trained("diff", "a", "b")
     assert result.exit_code == 1
-    for words in ("edition override D1.threshold", "By rule", "Findings judged otherwise", "EXPLODED", "different:"):
+    for words in ("edition override D1.threshold", "By rule", "Findings that changed", "EXPLODED", "different:"):
         assert words in result.output
     found = json.loads(trained("diff", "a", "b", "--json").stdout)
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
