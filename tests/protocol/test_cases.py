@@ -135,7 +135,7 @@ def checked(control, **outcomes):
 FAILED = Conformance("failed", ("credits",))
 DOUBTED = {
     "adopted": (frozen(weights="ab"), "trained elsewhere and adopted"),
-    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a training loop of its author's own"),
+    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "its author's own training loop"),
     "diverged": (dataclasses.replace(frozen(), status="diverged"), "its status is diverged"),
     "failed method": (dataclasses.replace(frozen(), conformance=FAILED), "its method bp failed conformance"),
     "another method": (
