@@ -34,8 +34,8 @@ class Tolerance:
 
 
 # By the first prefix of the metric's name that fits. Source: docs/measured/configurations.json, times SAFETY, and never
-# less than what earlier releases allowed. Cosines and distances pass through zero and are compared absolutely. A norm may
-# be 1e-9: it is compared by its own size, and absolutely only by the float32 rounding of a gradient that is fitted away.
+# less than what earlier releases allowed. Cosines and distances pass through zero and are compared absolutely. A norm
+# may be 1e-9: it is compared by its own size, and absolutely only by the float32 rounding of a fitted-away gradient.
 COUNT = Tolerance()
 TOLERANCES: dict[str, Tolerance] = {
     "gamma_samples": COUNT,

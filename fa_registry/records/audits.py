@@ -51,8 +51,8 @@ class Finding:
     title: str
     """title of the rule"""
     outcome: Outcome
-    """pass (it clears); warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error (it crashed);
-    not_applicable (a metric is missing); skipped (the edition allows it); waived
+    """pass (it clears); warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error
+    (it crashed); not_applicable (a metric is missing); skipped (the edition allows it); waived
     """
     quantity: str
     """the metric that it judges"""
@@ -83,24 +83,26 @@ class Finding:
     detail: str = ""
     """the traceback of an error, or who waived it, when and why"""
     stated: bool = False
-    """whether it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control is not
-    proven; over seeds, that of any of them. It is never a pass then, but STATED at best
+    """whether it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control
+    is not proven; over seeds, that of any of them. It is never a pass then, but STATED at best
     """
     confidence: float | None = None
     """the level of that interval; null without one, and in reports of older releases, where it was 0.95"""
     look: int = 1
-    """number of this interim analysis (1: first audit of this set of seeds); later analyses use a higher confidence level"""
+    """number of this interim analysis (1: first audit of this set of seeds); later analyses use a higher confidence
+    level
+    """
     further: tuple[FurtherLimit, ...] = ()
     """the limits of the rule's further conditions, those of its guard last"""
     crossed: str = ""
-    """the operator of its leading condition (above, below, below_reference_plus) if the rule fires; empty if it does not, and
-    in reports of older releases
+    """the operator of its leading condition (above, below, below_reference_plus) if the rule fires; empty if it does
+    not, and in reports of older releases
     """
     guard: GuardReading | None = None
     """the reading of the rule's guard, if it fired"""
     limit: str = ""
-    """as `required`, without the unit; empty if no edition set one, and in reports of older releases. Editions choose their
-    labels freely, so the meaning of a finding is in its fields
+    """as `required`, without the unit; empty if no edition set one, and in reports of older releases. Editions choose
+    their labels freely, so the meaning of a finding is in its fields
     """
     basis: str = ""
     """the assumption of its interval over seeds; empty without one, and in reports of older releases"""
@@ -138,8 +140,8 @@ class RunAudit(NotebookRepr, SpilledFields):
     frozen_run_id: str = ""
     """run id of the frozen control it was compared with; empty if there is none"""
     frozen_doubt: str = ""
-    """why no frozen control is the reference: what is not proven, or which controls differ; empty if one is proven, if there
-    is none, and in reports of older releases
+    """why no frozen control is the reference: what is not proven, or which controls differ; empty if one is proven, if
+    there is none, and in reports of older releases
     """
 
 
@@ -169,7 +171,7 @@ class SecondOpinion:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A person's decision that a rule's finding on a run, or on every run of a method, does not count until `expiry`."""
+    """A person's decision that a finding on a run, or on a method's runs, does not count until `expiry`."""
 
     rule: str
     """code of the rule"""
@@ -250,10 +252,11 @@ class SelectionSummary:
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
-    """all other runs in the store of a judged method and setting; null in older reports, which did not search for them"""
+    """all other runs in the store of a judged method and setting; null in older reports, which did not search for them
+    """
     beside: tuple[OtherRun, ...] | None = None
-    """all runs in the store, judged ones too, whose specification differs from a judged one only by at most 1 % in numbers: settings
-    that were tried as well; null in older reports, which did not search for them
+    """all runs in the store, judged ones too, whose specification differs from a judged one only by at most 1 % in
+    numbers: settings that were tried as well; null in older reports, which did not search for them
     """
 
 
@@ -273,7 +276,7 @@ class RuleDifference:
 
 @dataclass(frozen=True)
 class EditionReference:
-    """The edition that judged, and its differences to a built-in one. Any override makes the edition "modified"."""
+    """The edition that judged, with its differences to a built-in one; any override makes it "modified"."""
 
     name: str
     """name of the edition"""
@@ -286,8 +289,8 @@ class EditionReference:
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
     """`rule.threshold` → the number that was used instead; any override makes the edition modified"""
     shipped: bool | None = None
-    """whether the file is the built-in one of that name in the release that judged; null in older reports, which did not
-    record it
+    """whether the file is the built-in one of that name in the release that judged; null in older reports, which did
+    not record it
     """
     based_on: str = ""
     """the built-in edition that a user-supplied one is based on; empty if it shares no rule with any"""
@@ -321,7 +324,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class AuditReport(NotebookRepr):
-    """A whole audit: selection, edition and judged runs. It contains everything that is needed to render its pages."""
+    """A whole audit: selection, edition and judged runs; its pages are rendered from it alone."""
 
     title: str
     """title of the audit"""

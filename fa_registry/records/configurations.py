@@ -1,4 +1,4 @@
-"""Configurations of machines and libraries: how two differ, and the checks that are then inconclusive."""
+"""Configurations of machines and libraries: their differences, and the checks that these leave open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LONGEST = 150  # characters of a recorded setting that a message repeats
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ; bit equality is required only if there are none.
+    """Return the settings in which two configurations differ.
+
+    Bit equality is required only if there are none.
 
     Args:
         logged: a run's conventions. An older run recorded no CONFIGURATION; only SAME_MACHINE is compared then.

@@ -23,7 +23,7 @@ def tells_not_finite(reason: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measured number, or None with the reason why there is none. In JSON: the number, or {"na": reason}."""
+    """One measured number, or None with the reason; in JSON the number or {"na": reason}."""
 
     value: float | None = None
     reason: str = ""

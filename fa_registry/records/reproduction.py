@@ -45,7 +45,8 @@ class Margin:
     """The largest difference that still counts as equal."""
 
     size: float
-    """size in the unit of the metric, in decades on scale log10, as a rate for a rule that never fires; 0 for a bound"""
+    """size in the unit of the metric, in decades on scale log10, as a rate for a rule that never fires; 0 for a bound
+    """
     scale: Literal["linear", "log10"] = "linear"
     """scale of the difference and its size"""
     why: str = ""
@@ -117,7 +118,10 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference.toml, with the values it includes from other studies. digest: SHA-256 of the file's bytes."""
+    """A study's reference.toml with the values it includes from other studies.
+
+    `digest` is the SHA-256 of the file's bytes.
+    """
 
     study: str
     title: str
@@ -137,8 +141,8 @@ class MeasuredFigure:
     reading: Reading
     """its value"""
     never: bool = False
-    """for a first fire, whether every epoch was recorded and none fired, so that there is no number. Reports of older releases
-    state this only in the reading's reason
+    """for a first fire, whether every epoch was recorded and none fired, so that there is no number. Reports of older
+    releases state this only in the reading's reason
     """
 
 

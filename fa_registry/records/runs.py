@@ -40,7 +40,7 @@ class Recipe:
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
-    """Return `name=value,name=value`, sorted, as an MLflow entry point takes it."""
+    """Return `name=value,name=value`, sorted by name."""
     return ",".join(f"{name}={plain(value)}" for name, value in sorted(options.items()))
 
 
@@ -91,7 +91,7 @@ class RunSpec:
 
     @cached_property
     def setting(self) -> RunSpec:
-        """Return this spec with method, penalty, control and seed blanked: runs of one setting are comparable."""
+        """Return this spec without method, penalty, control and seed: runs of one setting are comparable."""
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
@@ -108,9 +108,9 @@ class RunSpec:
 
     @property
     def method_label(self) -> str:
-        """Return the method's label: `dfa`, `dfa+pen λ=0.01`, `dfa ladder 2`, `dfa adopted`, or the control's name.
+        """Return the method's label, such as `dfa`, `dfa+pen λ=0.01` or `dfa ladder 2`, or the control's name.
 
-        An adopted run is not a seed of the runs that were trained here.
+        An adopted run is `dfa adopted`: it is not a seed of the runs that were trained here.
         """
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # a ladder is trained by its method; the other controls by bp
@@ -158,7 +158,7 @@ class Measurements:
 
 
 def objection_in(measurements: Measurements) -> str:
-    """Return why the reference gradient of these measurements is refuted or unchecked; empty if it is neither."""
+    """Return why the reference gradient of these measurements is refuted or unchecked; else empty."""
     reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
     return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
 
@@ -240,9 +240,9 @@ class Conformance:
     """Whether a run's method matches its card."""
 
     state: str
-    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed, failed: measured by this
-    audit, or a failure that the run's files report; stated: passed according to these files, but not measurable here;
-    unchecked: not measured
+    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed, failed: measured by
+    this audit, or a failure that the run's files report; stated: passed according to these files, but not measurable
+    here; unchecked: not measured
     """
     failures: tuple[str, ...] = ()
     """one line per property that fails; for stated or unchecked the reason"""

@@ -236,7 +236,7 @@ def test_a_mapping_is_refused_because_its_seeds_would_be_averaged():
 
 @pytest.mark.parametrize("value", [None, "0.9", 1e200, 1j, np.array([1.0, 2.0])])
 def test_what_is_no_usable_number_is_shown_in_the_error(value):
-    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; leave"):
+    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; exclude"):
         summary([0.5, value])
 
 
@@ -297,7 +297,7 @@ def test_under_the_null_it_rejects_one_in_twenty():
     ("observed", "null", "message"),
     [
         (0.5, [], "a null distribution needs at least one value, found none"),
-        (math.nan, [0.1], "the observed figure takes finite values"),
+        (math.nan, [0.1], "the observed value takes finite values"),
         (0.5, [0.1, math.nan], "a null distribution takes finite values.*found nan among 2"),
     ],
 )
