@@ -54,7 +54,8 @@ class SpilledFields:
 def replace_fields(record: R, **fields: Any) -> R:
     """Return a copy of the record with some fields replaced; spilled fields stay on disk.
 
-    Like dataclasses.replace, but `__post_init__` does not run. Use it only for fields that `__post_init__` does not check.
+    Like dataclasses.replace, but `__post_init__` does not run. Use it only for fields that `__post_init__` does not
+    check.
     """
     other = object.__new__(type(record))
     object.__setattr__(other, "__dict__", vars(record) | fields)

@@ -143,7 +143,7 @@ def test_the_level_rises_with_the_looks_and_all_later_ones_err_as_often_as_the_f
     assert levels == pytest.approx([0.95, 0.975, 1 - 0.05 / 6, 1 - 0.05 / 12], abs=1e-12)
     assert [level_text(level) for level in levels] == ["95 %", "97.5 %", "99.17 %", "99.58 %"]
     assert sum(1 - look_confidence(look) for look in range(2, 20_000)) == pytest.approx(0.05, abs=1e-5)
-    with pytest.raises(ValueError, match="counted from 1"):
+    with pytest.raises(ValueError, match="expected the number of the interim analysis, from 1, found 0"):
         look_confidence(0)
 
 
