@@ -166,7 +166,7 @@ def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
             quantity=name,
             observed=Reading(None, "the diagnostic crashed"),
             required="a measurement",
-            sentence=f"{name}: the diagnostic crashed, what it measures is missing",
+            sentence=f"{name}: the diagnostic crashed, so its metrics are missing",
             run_id=record.run_id,
             detail=failure,
         )

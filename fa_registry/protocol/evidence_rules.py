@@ -117,7 +117,7 @@ def superseded(record: RunRecord, counted: RunRecord) -> Finding:
 
 def not_counted(counted: RunRecord) -> str:
     """Return a sentence on the run that counts instead of another run of its seed."""
-    return f"of seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
+    return f"for seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:

@@ -20,7 +20,7 @@ NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
 SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
-OTHER_SET = "the accuracy {accuracy:.6g} is no whole number of {samples} test samples: it is of another set"
+OTHER_SET = "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples: it is from another set"
 WHOLE = 0.01  # largest deviation of a count from a whole number: accuracies may have been stored as float32
 SHOWN = 10
 COUNTED = ("complete", "diverged")  # without the diverged runs, a method would be judged only by its better seeds
@@ -236,7 +236,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"it is the weights file of seed {weights[file]} again"
+    return f"its weights file is that of seed {weights[file]}, which counts already"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:

@@ -326,7 +326,7 @@ def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, s
         side = "below" if margins.mean < rule.threshold else "not below"
         return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
     low, high = margins.interval
-    why = f", since this is look {look} at a set of its seeds that changed after an audit:" if look > 1 else ""
+    why = f", since this is interim analysis {look}: its seeds changed after an audit;" if look > 1 else ""
     text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text
