@@ -131,7 +131,7 @@ def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, ac
     audit = judge_all(runs, edition)[1]
     finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
     assert (finding.outcome, finding.state == "OTHER SET") == (("pass", False) if right else ("warn", True))
-    assert ("no whole number of 360 test samples" in finding.sentence) is not right
+    assert ("is not a whole number of 360 test samples" in finding.sentence) is not right
     assert audit.verdict.outcome == ("pass" if right else "warn")
     assert right or audit.verdict.label == f"WARN({finding.rule} other set)"
     low = judge_all([runs[0], runs[1], *over_seeds({}, {1: 0.99, 2: 0.99})], edition)[1]
