@@ -1,10 +1,10 @@
-"""Feedback-alignment experiments as an audited registry. Names are loaded on first use: importing this costs nothing."""
+"""Registry of feedback-alignment experiments and their audits. Public names are imported on first use."""
 
 import sys
 
-# `python -m fa_registry` puts the current folder before all others: a torch.py beside a store would be imported for torch.
-# Nothing may be imported before it is taken away, not even __future__. Where this package itself was found there, the folder
-# goes last. While Python looks for the module to run, argv[0] is "-m".
+# `python -m fa_registry` puts the current folder first on sys.path: a torch.py next to a store would be imported as
+# torch. Nothing may be imported before that entry is removed, not even __future__. If this package itself was found
+# there, the folder is moved to the end. While Python searches for the module to run, argv[0] is "-m".
 if sys.argv[:1] == ["-m"] and "fa_registry" in sys.orig_argv and not sys.flags.safe_path:
     sys.path.append(sys.path.pop(0))
     if __path__[0][: -len("/fa_registry")] != sys.path[-1]:

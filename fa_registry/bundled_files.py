@@ -1,4 +1,7 @@
-"""Files that ship with the package: editions, templates, studies. In a checkout they are at its top; in a wheel, inside."""
+"""Folders of the files that ship with the package: editions, templates, studies.
+
+In a checkout the templates and studies are at its top level; in a wheel they are inside the package.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def templates() -> Path:
 
 
 def projects() -> Path:
-    """The folder of the studies that ship with the package."""
+    """Return the folder of the studies that ship with the package."""
     return _shipped("projects")
 
 

@@ -1,4 +1,7 @@
-"""Old public names that stay importable for one release: each use raises a DeprecationWarning that names the new one."""
+"""Old public names that stay importable for one release.
+
+Each use raises a DeprecationWarning that names the new name.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 
 
 def aliases(module: str) -> Callable[[str], Any]:
-    """Return the module-level `__getattr__` (PEP 562) of `module`, which finds its old names, or those of a moved module."""
+    """Return the module-level `__getattr__` (PEP 562) that resolves the old names of `module`.
+
+    If the whole module has moved, every public name of the new module is resolved.
+    """
 
     def __getattr__(name: str) -> Any:
         home = MODULES.get(module, module)

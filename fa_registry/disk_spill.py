@@ -1,7 +1,8 @@
-"""Records whose fields lie in a file until somebody asks: of ten thousand runs, memory holds the names and not the figures.
+"""Records with large fields in a temporary file, so that audits of 10,000 runs fit in memory.
 
-The first records of a shelf stay as they are, so that a usual audit reads nothing twice. The file has no name: a killed process
-leaves none. It goes with the last record that lies in it, and a copy of the process (parallel.parallel_for) reads the same one.
+The first records of a spill file stay in memory, so that an ordinary audit reads nothing twice. The file has no name,
+so a killed process leaves no stale file. It is closed with the last record that uses it, and a forked copy of the
+process (parallel.parallel_for) reads the same file.
 """
 
 from __future__ import annotations
@@ -18,53 +19,61 @@ from multiprocessing.reduction import ForkingPickler
 from typing import IO, Any, ClassVar, TypeVar
 
 LOG = logging.getLogger(__name__)
-AS_THEY_ARE = 200  # records of a shelf that stay in memory
-READ_LAST = 64  # records whose fields stay there once somebody asked: the seeds of a group, with their controls
-FAST = 1  # zlib's level; a run's figures take a quarter of their room
-HERE = hasattr(os, "pread")  # else every record stays in memory
-LIES = "_lies"  # of a record whose fields lie in a file: its Lies
+AS_THEY_ARE = 200  # first records of a spill file, which stay in memory
+READ_LAST = 64  # records whose fields are cached after they are read: the seeds of a group, with their controls
+FAST = 1  # compression level of zlib: a run's metrics shrink to a quarter
+HERE = hasattr(os, "pread")  # otherwise every record stays in memory
+LIES = "_lies"  # attribute of a spilled record: where its fields are in the file
 
 R = TypeVar("R", bound="SpilledFields")
-Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # how it is read, offset and bytes in the file
+Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # reader of the fields, offset, size in bytes
 
 
 class SpilledFields:
-    """A frozen dataclass of which the fields named in SPILLED_FIELDS may lie on a shelf; whoever asks for one sees no difference.
+    """A frozen dataclass whose fields named in SPILLED_FIELDS may be stored in a spill file.
 
-    Their values are read, never changed. None of them may have a plain default: Python would find that one and ask no further.
-    What dataclasses.replace makes is in memory as a whole.
+    Reading a spilled field looks like reading any other field. The values are read, never changed. A spilled field must
+    not have a plain default, because Python would return the default and never call `__getattr__`. dataclasses.replace
+    returns a record that is completely in memory.
     """
 
     SPILLED_FIELDS: ClassVar[tuple[str, ...]] = ()
 
-    def __getattr__(self, name: str) -> Any:  # Python asks for what it did not find
+    def __getattr__(self, name: str) -> Any:  # Python calls it for attributes that it did not find
         if name in self.SPILLED_FIELDS and LIES in vars(self):
             read, offset, length = vars(self)[LIES]
             return read(offset, length)[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """All of it, for a copy or another process."""
+        """Return all fields, spilled ones too, for a copy or another process."""
         state = {name: value for name, value in vars(self).items() if name != LIES}
         return state | {name: getattr(self, name) for name in self.SPILLED_FIELDS}
 
 
 def replace_fields(record: R, **fields: Any) -> R:
-    """As dataclasses.replace, of fields whose values its __post_init__ has no word in: what lies on a shelf stays there."""
+    """Return a copy of the record with some fields replaced; spilled fields stay on disk.
+
+    Like dataclasses.replace, but `__post_init__` does not run. Use it only for fields that `__post_init__` does not
+    check.
+    """
     other = object.__new__(type(record))
     object.__setattr__(other, "__dict__", vars(record) | fields)
     return other
 
 
 class SpillFile:
-    """Where records are laid one after another."""
+    """A temporary file to which the large fields of records are written one after another."""
 
     def __init__(self) -> None:
         self._laid = 0
         self._file: _File | None = None
 
     def spill(self, record: R) -> R:
-        """The same record, with its SPILLED_FIELDS fields in the file; one of the first, or one that lies already, as it is."""
+        """Write the record's SPILLED_FIELDS to the file and return the same record.
+
+        The first AS_THEY_ARE records, and records that are already spilled, are returned unchanged.
+        """
         self._laid += 1
         if HERE and self._laid > AS_THEY_ARE and LIES not in vars(record):
             fields = {name: vars(record)[name] for name in record.SPILLED_FIELDS}
@@ -72,30 +81,30 @@ class SpillFile:
                 self._file = self._file or _File()
                 lies = self._file.write(fields)
             except OSError as error:
-                LOG.warning("%s: records stay in memory; TMPDIR names a folder with more room", error)
-                self._laid = -sys.maxsize  # said once
+                LOG.warning("%s: records stay in memory; set TMPDIR to a folder with more free space", error)
+                self._laid = -sys.maxsize  # log the warning only once
                 return record
             kept = {name: value for name, value in vars(record).items() if name not in fields}
-            object.__setattr__(record, "__dict__", kept | {LIES: lies})  # frozen for everybody else
+            object.__setattr__(record, "__dict__", kept | {LIES: lies})  # the dataclass is frozen
         return record
 
     def spill_all(self, records: Iterable[R]) -> list[R]:
-        """Each as it comes: they may be made one by one."""
+        """Spill each record as the iterable yields it, so that the records may be created one by one."""
         return [self.spill(record) for record in records]
 
 
 class _File:
-    """Fields, packed one after another; gone with the last record that knows of it."""
+    """The file of spilled fields; it is closed when no record uses it any more."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the last that reads)
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with its last reader)
         self._read = lru_cache(READ_LAST)(partial(_unpacked, self._file))
         self._end = 0
         weakref.finalize(self._read, self._file.close)
 
     def write(self, fields: Mapping[str, Any]) -> Lies:
-        """Returns where they lie; OSError where there is no room for them."""
-        # as multiprocessing sends them: nobody but this process and its copies comes to the file, which has no name
+        """Append the fields and return where they are in the file. Raises OSError if the disk is full."""
+        # Pickle is safe here: the file has no name, so only this process and its forked copies can read it.
         packed = ForkingPickler.dumps(
             {name: zlib.compress(ForkingPickler.dumps(value), FAST) for name, value in fields.items()}
         )
@@ -106,7 +115,7 @@ class _File:
 
 
 class _Fields(dict[str, Any]):
-    """Each is made when it is asked for: most ways through all runs look at one."""
+    """Fields that are unpacked on first access: most loops over all runs read only one field."""
 
     def __init__(self, packed: Mapping[str, bytes]) -> None:
         self._packed = packed

@@ -2,15 +2,15 @@
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
-│   ├── UnknownName             a name no catalog holds, with the nearest ones
-│   ├── InvalidFields           one or many wrong fields, all named at once
+│   ├── UnknownName             a name that no catalog contains, with the nearest ones
+│   ├── InvalidFields           one or many wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
 │   └── NothingSelected         an audit that selects no run
-├── PluginError                 exit 2: a plugin is registered twice or is not what its family asks for
+├── PluginError                 exit 2: a plug-in is registered twice or does not match its plug-in kind
 ├── IntegrityError              exit 3: a file is not the one that was recorded
 └── Interrupted                 exit 130: stopped on request, resumable
 
-And the one warning, a UserWarning: EvidenceWarning, a result that rests on less than it should; it says on what.
+The only warning is EvidenceWarning, a UserWarning: a result rests on less evidence than it should.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from itertools import islice
 
 
 class EvidenceWarning(UserWarning):
-    """A figure was computed as asked, but rests on less evidence than it should. Never raised by this package itself."""
+    """Warning that a metric was computed as requested but rests on less evidence than it should.
+
+    The package only warns with this class; it never raises it as an exception.
+    """
 
 
 class RegistryError(Exception):
-    """Root of the tree; `exit_code` is what the command line returns for it.
+    """Base class of all errors; `exit_code` is what the command line returns for it.
 
-    A message is cut after LONGEST_MESSAGE characters, whatever a file had in it.
+    A message is cut after LONGEST_MESSAGE characters, because it may quote a file.
     """
 
     exit_code = 1
@@ -41,7 +44,7 @@ class UsageError(RegistryError):
 
 
 class UnknownName(UsageError):
-    """A name that is not in a family; says which names are."""
+    """A name that a plug-in kind does not contain; the message lists the known names."""
 
     def __init__(self, family: str, name: str, known: Iterable[str]):
         super().__init__(unknown_name_text(family, name, known))
@@ -50,7 +53,9 @@ class UnknownName(UsageError):
 class InvalidFields(UsageError):
     """Several wrong fields of one request, reported together.
 
-    problems: one sentence a field, each starting with the field's name.
+    Args:
+        subject: the file or record that has the fields.
+        problems: one sentence per field, each starting with the field's name.
     """
 
     def __init__(self, subject: str, problems: Sequence[str]):
@@ -79,15 +84,15 @@ class Interrupted(RegistryError):
     exit_code = 130
 
 
-LONGEST_NAME = 200  # characters of a name that an error repeats; a path fits, a file in the place of a name does not
-LONGEST_IN_LIST = 80  # characters of a name of many
-MOST_NAMES, MOST_KNOWN = 10, 100  # names that an error lists, of a file, and of what exists here
-# Characters of one problem that an error repeats, of all of them, and of a whole message.
+LONGEST_NAME = 200  # characters of a name that an error repeats: enough for a path, not for a file's content
+LONGEST_IN_LIST = 80  # characters of each name in a list of names
+MOST_NAMES, MOST_KNOWN = 10, 100  # names that an error lists: those found in a file, those that are known
+# Longest texts in characters: one problem that an error repeats, the list of all problems, a whole message.
 LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
-    """One sentence for an unknown name: the nearest match if there is one, and the list of names that exist."""
+    """Return one sentence for an unknown name: the nearest match, if any, and the known names."""
     names = sorted(known)
     near = difflib.get_close_matches(shortened(name), names, n=1)
     hint = f" (did you mean {shortened(near[0])!r}?)" if near else ""
@@ -95,18 +100,25 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
 
 
 def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
-    """The line of InvalidFields for a field that nobody declared. where: what stands before its name, `rule[0].`."""
+    """Return the line of InvalidFields for a field that is not declared.
+
+    Args:
+        where: prefix of the field's name, for example `rule[0].`.
+        kind: noun for the field in the message.
+        name: the unknown field.
+        known: the declared fields.
+    """
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
 
 
 def shortened(name: object, most: int = LONGEST_NAME) -> str:
-    """A name as an error can repeat it, in at most so many characters, whatever somebody wrote in its place."""
+    """Return a name in at most `most` characters, so that an error can repeat it."""
     text = str(name)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
-    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if a file has more of them than a person reads.
+    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if there are more than `most`.
 
     Args:
         names: of tensors, fields or files, as a third-party file has them.
@@ -118,7 +130,7 @@ def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the first problems, as many as a person reads, and how many there are beside them at least."""
+    """Yield the first problems, as many as fit a message, then the number of the others (a lower bound)."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)

@@ -1,4 +1,4 @@
-"""Interrupts that wait for the end of a short piece of work, so that Ctrl-C leaves nothing half written in a store."""
+"""Interrupts that wait for the end of a short block, so that Ctrl-C leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and what interrupts a worker process
+NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and the signal that interrupts a worker process
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let the first interrupt act when the block has ended; a second one acts at once.
+    """Delay the first interrupt until the block has ended; a second one acts at once.
 
-    Only the main thread of a process gets signals: in any other thread nothing changes.
+    Only the main thread of a process receives signals: in any other thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back, canonical text, digests. Refuses NaN and infinity.
+"""Frozen dataclasses to JSON and back, canonical text, digests; NaN and infinity are refused.
 
-Reading is pydantic's work, and every fault is told in this house's words. pydantic is imported when something is read: a
-machine that does nothing but train may have none.
+pydantic validates what is read; its errors are reformatted into the package's error style. pydantic is imported on
+first reading, because a machine that only trains may not have it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from typing import Any, NewType
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 
-IN_PIECES = 2  # levels: the runs of a report
-MOST_TOML = 2**20  # bytes of a TOML file: Python reads two MB a second, and the largest of ours has 20 kB
-MOST_ENTRIES = 100_000  # of a value of which something is wrong: what is wrong is looked for in so many
-LISTED = 100  # problems of one value; a file of another kind has thousands
-DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
+IN_PIECES = 2  # nesting levels that are digested piece by piece: the runs of a report
+MOST_TOML = 2**20  # bytes of a TOML file: Python reads 2 MB per second, and the largest built-in file has 20 kB
+MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
+LISTED = 100  # problems of one value that are listed; a file of another kind has thousands
+DEEPEST = 50  # nesting depth of tables and lists; the package's files are no deeper than 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
-LONGEST_WHOLE = 20  # characters of a whole number of 64 bits
-# Of TOML: texts and comments, closed or not, and a name with more dots than tables may be nested, once those are left out.
+LONGEST_WHOLE = 20  # characters of a 64-bit integer
+# QUOTED: strings and comments of TOML, closed or not.
+# DOTTED: in the remaining text, a name with more dots than tables may be nested.
 QUOTED = re.compile(
     r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
 )
 DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
-HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
-LISTS = ("list", "tuple")  # pydantic's names of the types of which it can end at the first wrong entry
-STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
-EXPECTED = {  # what pydantic says is wrong with a value → what was expected
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
+LISTS = ("list", "tuple")  # pydantic's names of the types where validation can stop at the first wrong entry
+STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would convert into each other
+EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
     "int": "a whole number",
     "float": "a finite number",
@@ -55,10 +56,14 @@ EXPECTED = {  # what pydantic says is wrong with a value → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Turn records, mappings and tuples into plain JSON values; raises ValueError on a number that is not finite."""
+    """Convert records, mappings and tuples to plain JSON values.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} has no place in a record; use Reading.of, which records it as N/A with the reason")
-    if value is None or isinstance(value, (str, bool, int, float)):  # first, for most values are such
+        raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
+    if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
         return value
     if hasattr(value, "__json__"):
         return encode(value.__json__())
@@ -72,9 +77,12 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
-    """An object of type `hint` from plain JSON or TOML values, text never read as a number nor 1 as true.
+    """Return an object of type `hint` from plain JSON or TOML values.
 
-    Raises InvalidFields about `where` that names whatever is wrong, at any depth, each by the path of its field.
+    Text is never read as a number, and 1 is never read as true.
+
+    Raises:
+        InvalidFields: about `where`; it lists every problem at any depth, each with the path of its field.
     """
     made, problems = try_decode(hint, value)
     if problems:
@@ -83,7 +91,7 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it.
+    """Return (object, []) as `decode`, or (None, all problems) for a caller that adds its own.
 
     Of thousands of problems, the first LISTED are described and the others are counted.
     """
@@ -92,7 +100,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     with suppress(
         ValidationError
-    ):  # it ends at the first wrong entry of a list: the errors of a million take gigabytes
+    ):  # validation stops at the first wrong entry of a list: a million errors would take gigabytes
         return validator.validate_python(value), []
     first = _first_entries(value, [MOST_ENTRIES])
     try:
@@ -101,11 +109,15 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         errors = error.errors(include_url=False)
         more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
         return None, [*_lines(hint, first, errors[:LISTED]), *more]
-    return None, [f"record: expected other values behind the first {MOST_ENTRIES:,} entries"]
+    return None, [f"record: expected other values after the first {MOST_ENTRIES:,} entries"]
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Return a copy that has the first entries of every list and table, so many of all lists together as are `left`."""
+    """Return a copy with the first entries of every list and table.
+
+    Args:
+        left: the number of list entries that may still be copied, for all lists together.
+    """
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -121,9 +133,10 @@ def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """pydantic's TypeAdapter of a type, closed: what is not declared is refused, and so are NaN and infinity.
+    """Return pydantic's TypeAdapter of a type; it refuses undeclared fields, NaN and infinity.
 
-    Raises UsageError where pydantic is not installed, as on a machine that does nothing but train.
+    Raises:
+        UsageError: pydantic is not installed, as on a machine that only trains.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -131,13 +144,17 @@ def adapter(hint: Any, **config: Any) -> Any:
         raise UsageError(
             f"reading {getattr(hint, '__name__', hint)} needs pydantic, which is not installed: pip install 'pydantic>=2.12'"
         ) from error
-    # pydantic takes no settings beside a dataclass, and ours are plain ones: the new type is not one, and means the same.
+    # pydantic takes no settings for a plain dataclass; a NewType of it is accepted and validates the same.
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
 
 
-@functools.cache  # building one takes as long as reading a hundred records
+@functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """thorough: it names every wrong entry of a list, not the first one alone."""
+    """Return the validator of a type.
+
+    Args:
+        thorough: report every wrong entry of a list, not only the first.
+    """
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -145,9 +162,9 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """The same schema, in which no value passes for one of another type.
+    """Return the same schema in which no value is accepted for another type.
 
-    pydantic's own strictness would refuse a JSON list where a tuple is asked for too.
+    pydantic's own strict mode would also refuse a JSON list for a tuple.
     """
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
@@ -164,7 +181,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Whatever JSON holds, as it is, if it can be written again."""
+    """Return any JSON value unchanged. Raises ValueError if it cannot be written again."""
     try:
         encode(value)
     except RecursionError:
@@ -175,7 +192,10 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """One line a field that is wrong. A value that fits none of several types is one fault, not one a type."""
+    """Yield one line per wrong field.
+
+    A value that fits none of several types is one problem, not one per type.
+    """
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:
@@ -199,7 +219,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """The way to the field, without what pydantic adds to it: the types of a union that it tried."""
+    """Yield the path to the field without what pydantic adds: the types of a union that it tried."""
     for step in error["loc"]:
         inside = isinstance(value, Mapping) and step in value
         inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -211,7 +231,7 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """What may stand where `steps` lead to, from a value of type `hint`: a record's fields, a closed set's words."""
+    """Return the valid names at the end of `steps` from a value of type `hint`: fields or literals."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
@@ -220,7 +240,7 @@ def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
         elif isinstance(step, int):
             hint = arguments[0] if ... in arguments else arguments[step]
         else:
-            hint = arguments[1]  # of a mapping: the type of its values
+            hint = arguments[1]  # a mapping: the type of its values
     hint = _without_none(hint)
     if dataclasses.is_dataclass(hint):
         return [field.name for field in dataclasses.fields(hint)]
@@ -235,7 +255,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether it is a number that a float holds: no text that looks like one, not true, no number of hundreds of digits."""
+    """Return whether a value is a finite number that fits a float; text and booleans are not."""
     try:
         return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -243,23 +263,27 @@ def is_finite(value: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
+    """Return a faulty value in one short line, even if it is a list of a million entries."""
     return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
+    """Return the table of a TOML file and the SHA-256 of its bytes.
+
+    Raises:
+        InvalidFields: about `subject`; the file cannot be read or is not TOML.
+    """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
         text = data.decode("utf-8")
-        if DOTTED.search(QUOTED.sub("", text)):  # tomllib takes minutes for a name of 100,000 parts
+        if DOTTED.search(QUOTED.sub("", text)):  # tomllib needs minutes for a name of 100,000 parts
             raise ValueError("nested too deeply")
         table = tomllib.loads(text)
         check_depth(table)
         problems = list(_beyond_toml("", table))
     except UnreadableFile as error:
         problems = [f"file: {error.reason}"]
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or a number of thousands of digits
         problems = [f"file: not TOML: {error}"]
     if problems:
         raise InvalidFields(subject, problems)
@@ -267,7 +291,10 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(where: str, value: Any) -> Iterator[str]:
-    """Whole numbers that TOML does not know. Python reads them, and then can neither write them nor make a float of them."""
+    """Yield a problem for every integer of more than 64 bits, which TOML does not allow.
+
+    Python reads such integers but can neither write them nor convert them to float.
+    """
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
@@ -279,9 +306,10 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
-    """What a JSON file holds that somebody else may have written: finite numbers, names once, text that can be written again.
+    """Return the content of a JSON file that may be untrusted, as `loads` does.
 
-    Raises UnreadableFile, with the place where the text ends to be JSON.
+    Raises:
+        UnreadableFile: the file cannot be read or is not valid JSON; the reason names the position.
     """
     data = read_file(path, limit)
     try:
@@ -291,8 +319,12 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
 
 def loads(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError for NaN, infinity, numbers that no machine holds, text that no file holds, and
-    depth: whatever reads the value may do so by calling itself, and write it again."""
+    """Return the value of a JSON text that can be processed recursively and written again.
+
+    Raises:
+        ValueError: NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting deeper than
+            DEEPEST.
+    """
     try:
         value = json.loads(
             text, parse_constant=_no_number, parse_float=_number, parse_int=_whole, object_pairs_hook=_table
@@ -301,12 +333,12 @@ def loads(text: str) -> Any:
         raise ValueError("nested too deeply") from None
     check_depth(value)
     if HALF.search(text):
-        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError, where the other half is missing
+        json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError if the other half is missing
     return value
 
 
 def check_depth(value: Any) -> None:
-    """Raise ValueError for lists and tables within each other that are nested more deeply than any of ours."""
+    """Raise ValueError if lists and tables are nested more than DEEPEST levels deep."""
     level = [value]
     for _ in range(DEEPEST):
         inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list)))
@@ -322,7 +354,7 @@ def _whole(text: str) -> int:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _number(text: str) -> float:
@@ -334,20 +366,26 @@ def _number(text: str) -> float:
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = {sys.intern(name): intern_values(value) for name, value in pairs}
-    if len(table) != len(pairs):  # of two values for one name, two readers may take different ones
-        raise ValueError("a name stands twice in one table")
+    if len(table) != len(pairs):  # two readers could use different values of a repeated name
+        raise ValueError("a name occurs twice in one table")
     return table
 
 
 def intern_values(value: Any) -> Any:
-    """The same value: of equal words, which many runs say, one is in memory. A digest is longer, and one run's own."""
+    """Return the same value; equal short strings, which many runs share, are kept in memory once.
+
+    Strings of DIGEST_LENGTH or more are not interned: a digest belongs to one run.
+    """
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
-    """How pydantic reads a type that writes itself: by `make`, which raises ValueError in words.
+    """Return the pydantic schema of a type that writes itself: it is read by `make`.
 
-    name: in published schemas. written: pydantic's schema of what it is written as, where the type does not say that itself.
+    Args:
+        make: converts the plain value; raises ValueError with a message for the user.
+        name: the type's name in published schemas.
+        written: pydantic's schema of the written form, if the type does not declare it itself.
     """
     from pydantic_core import core_schema
 
@@ -355,17 +393,20 @@ def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces. Equal records have equal text on every machine."""
+    """Return the only JSON text of a value: sorted keys, no spaces.
+
+    Equal records have equal text on every machine.
+    """
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def pretty(value: Any) -> str:
-    """Readable JSON text, still deterministic; ends with a newline."""
+    """Return readable, deterministic JSON text that ends with a newline."""
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 (hex) of the canonical text."""
+    """Return the SHA-256 (hex) of the canonical text."""
     digest = hashlib.sha256()
     for piece in _pieces(value, IN_PIECES):
         digest.update(piece.encode())
@@ -373,7 +414,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """The canonical text, taken apart so many levels deep: no text of a whole report of 10,000 runs is in memory."""
+    """Yield the canonical text in pieces, split `levels` deep, so that memory never holds all of it."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
         for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
             yield f'{"," if place else "{"}"{name}":'
@@ -389,6 +430,6 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes; UnreadableFile where there is no regular file."""
+    """Return the SHA-256 (hex) of a file's bytes. Raises UnreadableFile if it is not a regular file."""
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

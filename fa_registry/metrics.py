@@ -1,8 +1,8 @@
-"""What is measured: a quantity's name, symbol, words, unit, how it is written, where it lives, and its mean over seeds.
+"""The metrics: name, symbol, label, unit, number format, place and mean over seeds.
 
-Those that a table or a sentence of ours names are declared here, once: a diagnostic's card names them, tables are tuples of names.
-Any other diagnostic declares its own whole on its card; cards travel with a report, so a page knows quantities that it has never
-heard of.
+Metrics that built-in tables or sentences name are declared here once: a diagnostic's card names them, and tables are
+tuples of names. Any other diagnostic declares its metrics completely on its card. The report contains the cards, so a
+page can show metrics that this release does not know.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fa_registry.errors import PluginError
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
-FAMILY = "/*"  # ends the name of what is measured once a parameter: feature_drift/* → feature_drift/embed.weight
+FAMILY = "/*"  # suffix of a metric with one value per parameter: feature_drift/* → feature_drift/embed.weight
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "kind": ("num", "sci", "cos", "exact", "compact", "pct", "pp"),
@@ -30,32 +30,24 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a diagnostic. symbol, words: as pages call it. kind: the filter that writes it. unit: empty is its card's.
+    """One metric of a diagnostic, and how pages show it.
 
-    head: as the head of a column calls it, under: the small print that tells it from others of that head. alone: as a line
-    calls it that has room for nothing beside it. Where head or alone is empty, it is the symbol.
-
-    always: it has its line even where no run measured it. valued: it has its line only where it has a value, for most methods
-    give it none. mean: over seeds; GEOMETRIC of what lives on a ratio scale and spans decades (norms, growth, gain). where: it
-    is one number a `site`, a `run` (at its end) or an `epoch`; empty where the card does not say. about: the quantity that it
-    sums up or qualifies, which is shown in its stead.
-
-    Raises PluginError where kind, mean or where is none that is known.
+    Raises PluginError if kind, mean or where has an unknown value.
     """
 
-    name: str
+    name: str  # with FAMILY at its end: a family of metrics
     symbol: str = ""
-    words: str = ""
-    kind: str = "num"
-    always: bool = False
-    valued: bool = False
-    mean: str = ARITHMETIC
-    unit: str = ""
-    where: str = ""
-    about: str = ""
-    head: str = ""
-    under: str = ""
-    alone: str = ""
+    words: str = ""  # short description
+    kind: str = "num"  # the filter that formats its values
+    always: bool = False  # show its row even if no run measured it
+    valued: bool = False  # show its row only if it has a value, because most methods have none
+    mean: str = ARITHMETIC  # over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    unit: str = ""  # empty: the unit of the diagnostic's card
+    where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state it
+    about: str = ""  # the metric that this one summarises or qualifies, and that is shown instead of it
+    head: str = ""  # column heading; empty: the symbol
+    under: str = ""  # small print below the heading, which distinguishes metrics with the same heading
+    alone: str = ""  # label where no description is shown next to it; empty: the symbol
 
     def __post_init__(self):
         problems = [
@@ -64,47 +56,50 @@ class Metric:
             if getattr(self, field) not in known
         ]
         if problems:
-            raise PluginError(f"quantity {self.name!r}: {'; '.join(problems)}")
+            raise PluginError(f"metric {self.name!r}: {'; '.join(problems)}")
 
     @property
     def heading(self) -> str:
-        """What the head of a column says."""
+        """Return the column heading."""
         return self.head or self.symbol
 
     @property
     def label(self) -> str:
-        """What names it where nothing stands beside it, `largest growth`."""
+        """Return the label for places without a description, such as `largest growth`."""
         return self.alone or self.symbol
 
     @property
     def title(self) -> str:
-        """What the title of a figure begins with, `Largest growth`. A symbol stays as it is: S_l is another quantity than s_l."""
+        """Return the start of a figure's title, such as `Largest growth`.
+
+        A symbol keeps its case: S_l and s_l are different metrics.
+        """
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
     def compared_with_control(self) -> bool:
-        """Whether it compares with the frozen control, so that a control has none."""
+        """Return whether it compares a run with its frozen control; a control itself has no value."""
         return self.name in NEIGHBOUR_CONTROL
 
     @property
     def with_deviation(self) -> bool:
-        """Whether the deviation over seeds stands beside the mean in the audit table."""
+        """Return whether the audit table shows the standard deviation over seeds next to the mean."""
         return self.name in WITH_DEVIATION
 
     @property
     def family(self) -> str:
-        """What the names of its members begin with, `feature_drift/`; empty of a single quantity."""
+        """Return the common prefix of the family's metrics, `feature_drift/`; empty for a single metric."""
         return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
 
 
 Known = Mapping[str, Metric]
-DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards of a report
+DIAGNOSTICS = "diagnostics/"  # prefix of a diagnostic's name in the cards of a report
 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
 NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
 REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
-# Γ by every way of taking one number over sites and samples → which way that is.
+# Aggregates of Γ over sites and samples → description of each.
 AGGREGATES: Mapping[str, str] = MappingProxyType(
     {
         f"gamma_{scope}_{over_sites}_{over_samples}": f"{over_sites} over {sites} of the {over_samples} over samples"
@@ -115,7 +110,7 @@ AGGREGATES: Mapping[str, str] = MappingProxyType(
 )
 SPREAD = "gamma_spread"
 REFERENCE_CHECK = "reference_check"
-# By name. Where a unit is empty it is the card's; what stands last no diagnostic measures: no card names it.
+# By name. An empty unit means the unit of the card. No diagnostic measures the last entries: no card names them.
 DECLARED: Known = MappingProxyType(
     {
         quantity.name: quantity
@@ -321,7 +316,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_absolute",
                 "ρ, absolute ε",
-                "the published step, whatever the stream's scale, pooled",
+                "the published step, regardless of the stream's scale, pooled",
                 "cos",
                 where="site",
             ),
@@ -424,7 +419,7 @@ DECLARED: Known = MappingProxyType(
     }
 )
 
-# Tables of one number a run, by the names of their columns in order. `NAME_L` is what NAME is at the last site.
+# Tables of one number per run, by the names of their columns in order. `NAME_L` is the value of NAME at the last site.
 AUDIT_TABLE = (
     *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
     *("stability_mid", HEADLINE_GAMMA),
@@ -435,17 +430,17 @@ NOTE_TABLE = (
     HEADLINE_GAMMA,
 )
 PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
-WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
+WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space for the deviation of these
 NEIGHBOUR_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
 LAST_SITE = "_L"
-# What a report holds of every epoch, and of every site and some epochs.
+# Metrics that a report contains for every epoch, and those for every site of some epochs.
 TRAJECTORY = (
     *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
     *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
 )
 TRAJECTORY_BY_SITE = ("growth", "gamma")
-COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # in a comparison, besides what no table names
-# The form's tables of what is measured by site. What is a control of what stands under it.
+COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # compared in addition to metrics that no table names
+# The form's tables of metrics by site. Controls follow the metric that they belong to.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Scale and reference",
@@ -476,19 +471,19 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-FURTHER = "Further quantities"  # the table of what has no place in those above
+FURTHER = "Further metrics"  # the table of metrics that the tables above do not contain
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
-DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
-SHOWN_MEMBERS = 5  # of a family, the largest
+DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # mean → its deviation
+SHOWN_MEMBERS = 5  # largest metrics of a family that are shown
 HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """By name, the quantities that the cards of a report hold; empty for a report of a release whose cards held none.
+    """Return the metrics on the cards of a report (`kind/name` → card as JSON) by name.
 
-    cards: `family/name` → the card as JSON. Raises InvalidFields where one is no quantity; what a later release added is
-    left out, and so is a way of writing that is not known here.
+    Empty if an older release wrote the report. Fields and number formats that only a later release knows are left out.
+    Raises InvalidFields if an entry is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
@@ -500,15 +495,15 @@ def _read(entry: Any) -> Metric:
     if isinstance(entry, Mapping):
         names = {field.name for field in fields(Metric)}
         entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
-        declared = DECLARED.get(str(entry.get("name")))  # says what the card of an older release does not
+        declared = DECLARED.get(str(entry.get("name")))  # fills in what the card of an older release lacks
         entry = {**(jsonio.encode(declared) if declared else {}), **entry}
-    return jsonio.decode(Metric, entry, "a quantity of a diagnostic's card")
+    return jsonio.decode(Metric, entry, "a metric on a diagnostic's card")
 
 
 def quantity_of(name: str, known: Known = NONE) -> Metric:
-    """The quantity of this name; a family's member by the family's words; what nobody declared is called by its name.
+    """Return the metric of this name; the cards' metrics (`known`) take precedence over DECLARED.
 
-    known: what the cards of the report hold; it goes before what is declared here.
+    A metric of a family has the family's description. An undeclared metric is labelled by its name.
     """
     if name in known or name in DECLARED:
         return known.get(name) or DECLARED[name]
@@ -522,41 +517,41 @@ def quantity_of(name: str, known: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, known: Known = NONE) -> str:
-    """`gain` of `gain_L`: the site quantity of which this is the last entry; empty where there is none."""
+    """Return the per-site metric whose last entry is `name`: `gain` for `gain_L`; else empty."""
     base = name.removesuffix(LAST_SITE)
     by_site = known.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
 
 
 def symbol_of(name: str) -> str:
-    """The symbol of a quantity of ours, for a sentence that speaks of it."""
+    """Return the symbol of a built-in metric."""
     return DECLARED[name].symbol
 
 
 def label_of(name: str) -> str:
-    """What names a quantity of ours where nothing stands beside it, `largest growth`."""
+    """Return the label of a built-in metric for places without a description: `largest growth`."""
     return DECLARED[name].label
 
 
 def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """What is measured once a parameter: of the report's cards, then ours."""
+    """Return the families of metrics, one value per parameter: DECLARED, updated by the report's cards."""
     return tuple(one for one in {**DECLARED, **known}.values() if one.family)
 
 
 def kind_of(quantity: str, known: Known = NONE) -> str:
-    """The filter that writes a quantity, `num` for one that nobody declared."""
+    """Return the filter that formats a metric; `num` if the metric is undeclared."""
     return quantity_of(quantity, known).kind
 
 
 def is_scale(quantity: str, known: Known = NONE) -> bool:
-    """Whether it lives on a ratio scale: its mean is geometric, its differences are ratios."""
+    """Return whether a metric is on a ratio scale: its mean is geometric, its differences are ratios."""
     return quantity_of(quantity, known).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Of the measured quantities those that no table names and that are about no other, each once, in their order.
+    """Yield the measured metrics that no table names and that are about no other, once each, in order.
 
-    Members of a family are left out: see SHOWN_MEMBERS.
+    Metrics of a family are left out: see SHOWN_MEMBERS.
     """
     members = tuple(family.family for family in families(known))
     for name in dict.fromkeys(measured):
@@ -566,13 +561,13 @@ def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
 
 
 def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Of the measured scalars those that stand in a form as one number a run, in their order: placed there, or in no table."""
+    """Yield the measured scalars that a form shows as one number per run, RUN_SCALARS first."""
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
     yield from other_metrics(measured, known)
 
 
-# What a rule is about: an edition is free to name its rules, and editions judge one thing by different figures.
+# Subjects of rules: editions name their rules freely and judge the same subject by different metrics.
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
@@ -584,16 +579,16 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def subject_of(quantity: str) -> str:
-    """scale, reference, depth, stability, or the quantity's own name."""
+    """Return scale, reference, depth or stability; for any other metric, its name."""
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 
 def over_seeds(
     readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
 ) -> OverSeeds:
-    """The mean over seeds of a quantity's (seed, reading), by its own mean: see mean_over.
+    """Return the mean over seeds of a metric's (seed, reading) pairs: see mean_over.
 
-    average: where another is asked for than the quantity's own, as by a published figure that was tested on its own scale.
+    If given, `average` replaces the metric's own mean, for example for a published number tested on another scale.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

@@ -1,7 +1,8 @@
-"""Standard output and standard error that outlive their reader: a closed pipe ends the output, never the work.
+"""Standard output and error that survive a closed pipe: the output ends, the work continues.
 
-`fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code that prints
-next: a progress bar, a log message, a warning, a method's own `print`, or the interpreter itself at shutdown.
+`fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code
+that prints next: a progress bar, a log message, a warning, a method's own `print`, or the interpreter itself at
+shutdown.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import TextIO
 
 
 def outlive_readers() -> None:
-    """Let this process's standard output and standard error write to nowhere once their reader has left.
+    """Make standard output and error write to the null device once their reader has left.
 
-    A stream that is not the process's own (a test's, a notebook's) stays as it is.
+    Replaced streams, such as those of a test or a notebook, are not changed.
     """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
@@ -27,7 +28,7 @@ def outlive_readers() -> None:
 
 
 def has_reader(stream: TextIO) -> bool:
-    """Return whether somebody can still read what is written to `stream`, as far as the stream knows."""
+    """Return whether `stream` still has a reader, as far as the stream knows."""
     raw = _raw(stream)
     return not (isinstance(raw, _OutlivingFile) and raw.is_abandoned)
 
@@ -52,20 +53,20 @@ class _OutlivingFile(io.FileIO):
 
 
 def _is_abandoned(error: OSError, descriptor: int) -> bool:
-    """Return whether the reader of a pipe has left, or a terminal is gone. A file on a failing disk is neither."""
+    """Return whether the reader of a pipe has left or a terminal is gone; false for a failing disk."""
     if error.errno == errno.EPIPE:
         return True
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(descriptor).st_mode)
 
 
 def _raw(stream: TextIO | None) -> object:
-    """Return the file below a text stream; PYTHONUNBUFFERED leaves out the buffer between them."""
+    """Return the file below a text stream; with PYTHONUNBUFFERED there is no buffer between them."""
     buffer = getattr(stream, "buffer", None)
     return getattr(buffer, "raw", buffer)
 
 
 def _is_standard(stream: TextIO | None, descriptor: int) -> bool:
-    """Return whether `stream` is Python's own text stream over `descriptor`, and not replaced yet."""
+    """Return whether `stream` is Python's own text stream over `descriptor` and not replaced yet."""
     return type(_raw(stream)) is io.FileIO and not stream.closed and stream.fileno() == descriptor
 
 

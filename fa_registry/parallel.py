@@ -1,4 +1,4 @@
-"""The processor's cores: how many there are for this process, and work that all of them take part in."""
+"""The CPU cores that this process may use, and work that is shared between them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,31 @@ from typing import TypeVar
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-LEAST = 3  # items a process: to copy it takes about as long as a page
+LEAST = 3  # items per process: forking a copy takes about as long as one page
 MOST = 8  # processes: each may need as much memory as this one
 
 
 def usable_cores() -> int:
-    """Those that this process may run on, where the system can say (taskset, a batch system's share); else all of them."""
+    """Return the number of cores that this process may use.
+
+    On systems without CPU affinity (taskset, a batch system's share) this is the number of all cores.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """work(item) of every item, in copies of this process side by side where that is safe and worth it; raises what work raises.
+    """Call work(item) for every item, in parallel forked copies where that is safe and worth it.
 
-    work: leaves what it makes in files and may be done again, for what a copy did not end is done here: an error is raised where
-    it is caught, and a copy that was killed costs time alone. A copy reads this process's memory as it is, so that nothing is sent
-    there, and takes with it what it kept.
+    Items that a copy did not finish are done again in this process, so that exceptions are raised here and a killed
+    copy only costs time. A copy reads this process's memory, so nothing is sent to it; its memory is lost when it ends.
+
+    Args:
+        work: writes its results to files and may be repeated.
+
+    Raises:
+        Exception: the exceptions of work.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]
@@ -42,10 +50,10 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
             copy.join()
     except BaseException:
         for copy in copies:
-            copy.kill()  # it would go on writing beside whoever clears up
+            copy.kill()  # otherwise it would still write while the caller removes files
             copy.join()
         raise
-    # without an exit code nobody can tell
+    # a missing exit code counts as a failure
     undone = [share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0]
     for share in (*undone, *shares[1 + len(copies) :]):
         for item in share:
@@ -53,28 +61,32 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
 
 
 def _may_be_copied() -> bool:
-    """A copy has this thread alone: a lock that another one holds would be held for ever. A daemon may have no children."""
-    alone = _thread._count() == 0  # beside this one, of threading's threads and of those that it does not know
+    """Return whether this process may be forked.
+
+    A forked copy has only the calling thread: a lock of another thread would never be released. A daemon may have no
+    children.
+    """
+    alone = _thread._count() == 0  # other threads, including those that threading does not know
     return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
 def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[multiprocessing.Process]:
-    """One at work on each share; fewer where the system allows no more of them."""
+    """Start one copy per share; fewer if the system allows no more processes."""
     copies: list[multiprocessing.Process] = []
-    frozen = gc.get_freeze_count()  # somebody else's, and to be left so
-    if not frozen:  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
+    frozen = gc.get_freeze_count()  # objects that the caller froze stay frozen
+    if not frozen:  # otherwise garbage collection in each copy would touch, and so duplicate, all inherited memory
         gc.freeze()
     try:
         for share in shares:
             process = multiprocessing.get_context("fork").Process(target=_do, args=(work, share), daemon=True)
             with (
                 warnings.catch_warnings()
-            ):  # Python 3.12 counts the threads of numerical libraries, which none of our pages use
+            ):  # Python 3.12 counts the threads of numerical libraries, which pages do not use
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             copies.append(process)
-    except OSError as error:  # no memory or no process left for it
-        LOG.info("%s: the work of %d further processes is done by this one", error, len(shares) - len(copies))
+    except OSError as error:  # not enough memory or processes
+        LOG.info("%s: this process does the work of %d more processes", error, len(shares) - len(copies))
     finally:
         if not frozen:
             gc.unfreeze()
@@ -86,7 +98,7 @@ def _do(work: Callable[[T], None], share: Sequence[T]) -> None:
     try:
         for item in share:
             if os.getppid() != original:
-                os._exit(1)  # it was killed, and nobody waits for these
+                os._exit(1)  # the parent was killed: no process waits for the results
             work(item)
     except BaseException:
-        os._exit(1)  # without a word: the process that this is a copy of does it again, and says it
+        os._exit(1)  # no message: the parent repeats the work and raises the exception

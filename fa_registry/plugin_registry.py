@@ -1,11 +1,11 @@
-"""Catalog: the named members of a family, built in or brought by another package.
+"""Catalogs of plug-ins: the named members of one plug-in kind, built in or from another package.
 
-A built-in member is one file in the family's folder that binds `PLUGIN`; its name is the file's. A third-party member
-is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for. One that is broken stands in
-nobody's way who does not ask for it, and none is waited for without an end.
+A built-in plug-in is one file in its kind's folder that binds `PLUGIN`; its name is the file's name. A third-party
+plug-in is an entry point in the group `fa_registry.<family>`. Plug-ins are imported on first use. A broken plug-in
+affects only those who use it, and its import has a time limit.
 
-What a member *is* goes with every run: of one of ours its card's version, which a change of its numbers must raise
-(tests/golden.json holds that); of another package's the digest of its source, which needs nobody's care.
+Every run records the code of its plug-ins: for a built-in one its card's version, which every change of its numbers
+must raise (tests/golden.json checks this); for a third-party one the digest of its source, which needs no maintenance.
 """
 
 from __future__ import annotations
@@ -30,25 +30,23 @@ from typing import Any
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
 LOG = logging.getLogger(__name__)
-# Seconds of importing another package, after which whoever waits is told for what, and after which it is given up.
+# Seconds of importing another package after which a warning is logged, and after which the import is abandoned.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
-IMPORTED: dict[
-    tuple[str, str], str
-] = {}  # (package, version) → a module of it, of those that this process has imported
+IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → one of its modules that this process has imported
 BLOCK = 1 << 20  # bytes that are read at once
-LEFT_OUT = "__pycache__"  # of a package's digest: Python writes there
+LEFT_OUT = "__pycache__"  # not in a package's digest: Python writes there
 
 
 class ImportHangs(PluginError):
-    """A member of another package's whose import was given up."""
+    """Error for a third-party plug-in whose import was abandoned."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a member lives: `module` to import, `attribute` to take, `file` to show.
+    """Where a plug-in is: `module` to import, its `attribute`, and the `file` to show.
 
-    package, version: of the distribution that brings it; both empty for a member of our own.
+    `package` and `version` name its distribution; both are empty for a built-in plug-in.
     """
 
     module: str
@@ -59,13 +57,13 @@ class Location:
 
     @property
     def is_builtin(self) -> bool:
-        """Whether it is a member of this package."""
+        """Return whether the plug-in is part of this package."""
         return not self.package
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A member of another package's that cannot be used. why: one sentence, as whoever asks for it by name is told."""
+    """A third-party plug-in that cannot be used; `why` is the sentence of the error on use."""
 
     name: str
     file: str
@@ -73,9 +71,14 @@ class Fault:
 
 
 class Catalog:
-    """The members of one family, e.g. Catalog("methods", "method", Method). home: the package ours are in [the family's].
+    """The plug-ins of one kind, e.g. Catalog("methods", "method", Method).
 
-    kind, card: what a member is an instance of, and its `card`.
+    Args:
+        family: name of the plug-in kind.
+        singular: noun for one plug-in in messages.
+        kind: class of the plug-ins.
+        home: package of the built-in plug-ins, by default `family`.
+        card: class of their `card`.
     """
 
     def __init__(self, family: str, singular: str, kind: type | None = None, home: str = "", card: type | None = None):
@@ -89,34 +92,39 @@ class Catalog:
         self._told: set[str] = set()
 
     def names(self) -> list[str]:
-        """All known names, sorted; those of what cannot be used too."""
+        """Return all known names, sorted, including plug-ins that cannot be used."""
         return sorted(self._locations)
 
     def builtin_names(self) -> list[str]:
-        """The names of our own members, sorted: known without a look at the packages that are installed."""
+        """Return the names of the built-in plug-ins, sorted, without reading the installed packages."""
         return sorted(path.stem for path in self._files())
 
     def third_party(self) -> list[str]:
-        """Return the names of the members of other packages, sorted; nothing is imported for that."""
+        """Return the names of the third-party plug-ins, sorted; imports nothing."""
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
-        """Return name → member of our own members, sorted; no code of another package runs for that."""
+        """Return name → plug-in of the built-in plug-ins, sorted; runs no third-party code."""
         return {name: self.get(name) for name in self.names() if self._locations[name].is_builtin}
 
     def has_failed(self, name: str) -> bool:
-        """Return whether this process has found that the member cannot be used."""
+        """Return whether this process has found that the plug-in cannot be used."""
         return name in self._failed
 
     def location(self, name: str) -> Location:
-        """Where `name` lives; raises UnknownName with the nearest name."""
+        """Return where `name` is; raises UnknownName with the nearest name."""
         locations = self._locations
         if name not in locations:
             raise UnknownName(self.singular, name, locations)
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the member; raises UnknownName, or PluginError when it is not what the family asks for."""
+        """Import and return the plug-in.
+
+        Raises:
+            UnknownName: there is no such name.
+            PluginError: it cannot be imported, or does not match its plug-in kind.
+        """
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]
@@ -127,9 +135,13 @@ class Catalog:
             raise
 
     def members(self) -> dict[str, Any]:
-        """name → member, sorted, of all that can be used. What another package brings and cannot be is told once, and left out.
+        """Return name → plug-in, sorted, of all that can be used.
 
-        Raises ImportHangs, for what waits today may be there tomorrow: which diagnostics a run has would be chance.
+        Each third-party plug-in that cannot be used is logged once as a warning and left out.
+
+        Raises:
+            ImportHangs: an import takes too long. It may succeed another time, and the set of diagnostics must not
+                depend on chance.
         """
         found = {}
         for name in self.names():
@@ -144,20 +156,31 @@ class Catalog:
         return found
 
     def faults(self) -> list[Fault]:
-        """What other packages bring to this family and cannot be used."""
+        """Return the third-party plug-ins of this kind that cannot be used."""
         usable = self.members()
         broken = [(name, self.location(name).file) for name in self.names() if name not in usable]
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, why: str) -> None:
-        """From now on raise a PluginError for this member: whoever has tried it elsewhere knows better than to import it here."""
+        """Make every later use of this plug-in raise a PluginError.
+
+        The caller has tried it in another process, so it must not be imported here.
+        """
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
-        """What tells this code from another that bears the name: {version} of our own, {package, version, digest} of others.
+        """Return what identifies the plug-in's code.
 
-        card: the member's; unused of a member of another package. `files` says that the digest is of all files: an older
-        release took the Python files alone. Raises UnknownName, or PluginError where no source is found.
+        This is {version} for a built-in plug-in, else {package, version, digest, files}. `files` = "all" means that the
+        digest covers all files: older releases used only the Python files.
+
+        Args:
+            name: name of the plug-in.
+            card: its card; unused for a third-party plug-in.
+
+        Raises:
+            UnknownName: there is no such name.
+            PluginError: the source is not found.
         """
         location = self.location(name)
         if location.is_builtin:
@@ -166,7 +189,10 @@ class Catalog:
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
     def recorded_digest(self, name: str, files: str) -> str:
-        """Return today's digest of a member of another package, of those files that a run recorded: `all`, or Python files."""
+        """Return the current digest of a third-party plug-in over the files that a run recorded.
+
+        `files` is `all`, or else the Python files are used.
+        """
         return source_digest(self.location(name).module, all_files=files == "all")
 
     def _member(self, name: str, location: Location) -> Any:
@@ -176,7 +202,9 @@ class Catalog:
             member = getattr(module, location.attribute, None)
         except (RegistryError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # whatever its code raises on import, as a card that lacks a field, or sys.exit
+        except (
+            BaseException
+        ) as error:  # any error of its code on import, such as a card that lacks a field, or sys.exit
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
         if member is None:
@@ -203,15 +231,16 @@ class Catalog:
         return found
 
     def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
-        """A name that is taken: ours stands, and of two packages neither, since nobody could say which was meant."""
+        """Add a third-party plug-in.
+
+        On a name conflict the built-in plug-in wins; of two third-party ones neither can be used.
+        """
         known = found.setdefault(name, location)
         if (known.module, known.attribute) == (location.module, location.attribute):
             return
         place = f"{location.file} ({location.module}:{location.attribute})"
         if known.is_builtin:
-            why = (
-                f"{self.singular} {name!r}: {place} is not used, for {known.file} has that name; rename the entry point"
-            )
+            why = f"{self.singular} {name!r}: {place} is not used: {known.file} has that name; rename the entry point"
             self._shadowed.append(Fault(name, location.file, why))
             LOG.warning("%s", why)
         else:
@@ -224,25 +253,28 @@ def _unlike(value: object, wanted: type) -> str:
 
 
 def _location(point: importlib.metadata.EntryPoint) -> Location:
-    """Of an entry point whatever it says: what is wrong with it shows when it is imported."""
+    """Return the location that an entry point names; errors in it are reported on import."""
     try:
         module, attribute = point.module, point.attr
-    except AttributeError:  # it is not of the form module:attribute
+    except AttributeError:  # it does not have the form module:attribute
         module, attribute = point.value, ""
     brought = (module.partition(".")[0], "unknown")
-    with contextlib.suppress(Exception):  # a package without METADATA has no name, and says so in many ways
+    with contextlib.suppress(Exception):  # a package without METADATA raises various errors
         brought = (point.dist.name or brought[0], point.dist.version or brought[1]) if point.dist else brought
     return Location(module, attribute or "PLUGIN", _file_of(module), *brought)
 
 
 def _file_of(module: str) -> str:
-    """Its file; its name where none is found. Nothing is imported for that, not even the packages above it."""
+    """Return the module's file, or its name if no file is found.
+
+    Nothing is imported, not even parent packages.
+    """
     specification = _specification(module)
     return (specification and specification.origin) or module
 
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
-    """As importlib.util.find_spec, which would import the packages above the module."""
+    """Return the module's spec like importlib.util.find_spec, but without importing parent packages."""
     top, *rest = module.split(".")
     try:
         specification = importlib.util.find_spec(top)
@@ -251,16 +283,19 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
             specification = folders and importlib.machinery.PathFinder.find_spec(
                 f"{specification.name}.{step}", folders
             )
-    except (ImportError, ValueError, AttributeError):  # no such name; or somebody has put no module into sys.modules
+    except (ImportError, ValueError, AttributeError):  # no such name, or sys.modules has an entry that is not a module
         return None
     return specification or None
 
 
 def _foreign(what: str, location: Location) -> ModuleType:
-    """Another package's module, imported in a thread of its own: one that takes long is named, one that hangs is given up, and none
-    ends this process as if all were well.
+    """Import another package's module in a separate thread.
 
-    Raises whatever its code raises, and ImportHangs; the thread then goes on, and ends with the process.
+    A slow import logs a warning, one that hangs is abandoned, and `os._exit` in the module does not end this process.
+
+    Raises:
+        ImportHangs: the import took MOST_SECONDS; its thread continues until the process ends.
+        BaseException: the error of the module's code.
     """
 
     def leave(code: int = 0) -> None:
@@ -285,24 +320,27 @@ def _foreign(what: str, location: Location) -> ModuleType:
     finally:
         os._exit = genuine
     if not outcome:
-        without = f"`pip uninstall {shlex.quote(location.package)}` goes on without it"
+        without = f"`pip uninstall {shlex.quote(location.package)}` removes it"
         raise ImportHangs(
-            f"{what}: importing {location.file} took {MOST_SECONDS:.0f} seconds and was given up; {without}"
+            f"{what}: importing {location.file} took {MOST_SECONDS:.0f} seconds and was abandoned; {without}"
         )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
 
 
-@cache  # the code that is imported does not change while a process runs; its files may
+@cache  # imported code does not change while a process runs, even if its files do
 def source_digest(module: str, all_files: bool = False) -> str:
-    """SHA-256 over path and bytes of every .py file of the top-level package (or the one file) that `module` lives in.
+    """Return the SHA-256 over path and bytes of the .py files of the module's top-level package.
 
-    All of them, for which of them a member uses shows only when it runs. What it takes from other packages is not in it.
+    All files count, because it is unknown before it runs which of them a plug-in uses. Code of other packages that it
+    imports is not included.
 
     Args:
-        all_files: Take every file, since a rule may stand in a JSON file or a compiled module. Of a link its target's name
-            counts: a link is not followed.
+        module: name of the module; a module without a package is one file.
+        all_files: use every file, because a rule may be in a JSON file or a compiled module. For a link only its
+            target's name
+            counts: links are not followed.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):
@@ -317,14 +355,14 @@ def source_digest(module: str, all_files: bool = False) -> str:
 
 
 def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
-    """(path within the package, path here). Of a namespace package, which many share, the part that `module` is in."""
+    """Yield (path within the package, path here); for a namespace package only the module's part."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         specification = _specification(".".join(parts[:count]))
         if specification is not None and specification.origin:
             break
     else:
-        raise PluginError(f"the source of the module {module!r} cannot be found, so no run could tell what trained it")
+        raise PluginError(f"the source of the module {module!r} cannot be found, so a run could not record its code")
     folders = specification.submodule_search_locations
     if folders is None:
         yield Path(specification.origin).name, Path(specification.origin)
@@ -334,7 +372,7 @@ def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
-    """Every regular file and every link below a folder, but for what Python itself writes there."""
+    """Yield every regular file and every link below a folder, except for Python's caches."""
     for inside, folders, names in os.walk(folder):
         linked = [name for name in folders if os.path.islink(os.path.join(inside, name))]
         folders[:] = [name for name in folders if name != LEFT_OUT and name not in linked]

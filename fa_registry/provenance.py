@@ -1,4 +1,4 @@
-"""Where a number comes from: code version, package versions, hardware."""
+"""Provenance of a result: code version, package versions, hardware."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PACKAGES = ("fa_registry", "torch", "numpy", "scipy", "scikit-learn", "safetenso
 NOT_A_CHECKOUT = "not a git checkout"
 
 
-@cache  # one git call a process: the code that is imported does not change while it runs
+@cache  # one git call per process: imported code does not change while it runs
 def commit() -> tuple[str, bool | None]:
-    """(commit, dirty) of the checkout this package is imported from; NOT_A_CHECKOUT for an installed wheel.
+    """Return (commit, dirty) of the package's checkout; NOT_A_CHECKOUT for an installed wheel.
 
-    dirty is None where that cannot be said.
+    `dirty` is None if it is unknown.
     """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
@@ -30,9 +30,9 @@ def commit() -> tuple[str, bool | None]:
         return f"unknown: {error}", None
 
 
-@cache  # nor do the packages; reading what is written about them takes 20 ms
+@cache  # packages do not change either; reading their metadata takes 20 ms
 def versions() -> dict[str, str]:
-    """Installed version of every package a result depends on; packages that are not installed are left out."""
+    """Return the installed version of every package a result depends on, without missing packages."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -43,12 +43,12 @@ def versions() -> dict[str, str]:
 
 
 def hardware(gpu: str = "") -> dict[str, Any]:
-    """Machine class: architecture, processor, cores, and the GPU's name where one was used."""
+    """Return the machine class: architecture, processor, cores, and the GPU's name if one was used."""
     return {"machine": platform.machine(), "cpu": _processor(), "cores": os.cpu_count() or 0, "gpu": gpu or "none"}
 
 
 def collect(threads: int, gpu: str = "") -> dict[str, Any]:
-    """Everything above in one mapping, as it goes into provenance.json."""
+    """Return all provenance in one mapping, as written to provenance.json."""
     head, dirty = commit()
     return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 

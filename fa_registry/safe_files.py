@@ -1,7 +1,7 @@
-"""Files that somebody else wrote: only regular files, only inside their own folder, never larger than they may be.
+"""Safe reading of untrusted files: regular files only, no path traversal, size limits.
 
-A store that a reviewer was sent may hold a link to a private file, a pipe on which nobody writes, or a file without an end.
-Nothing of a store is opened but through here.
+A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
+Files of a store are opened only through this module.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import BinaryIO
 from fa_registry import process_ownership
 from fa_registry.errors import IntegrityError
 
-RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest honest one measured had 7 MB
+RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest genuine one measured had 7 MB
 TENSORS = 64 * 2**30  # bytes of one file of tensors
-ONE_READ = 2**25  # bytes that `zipfile` may read at once: its list of files is one read, 200,000 entries have 25 MB
+ONE_READ = 2**25  # bytes that `zipfile` may read at once: it reads its list of files at once, 25 MB for 200,000 entries
 
 
 class UnreadableFile(IntegrityError):
-    """A file that is there and must not or cannot be read. reason: a phrase without the path, as "is a link"."""
+    """A file that exists but cannot or must not be read; `reason` is a phrase such as "is a link"."""
 
     def __init__(self, path: Path, reason: str):
         self.path = path
@@ -34,30 +34,36 @@ class UnreadableFile(IntegrityError):
 
 
 def read_file(path: Path, limit: int = RECORD) -> bytes:
-    """The bytes of a regular file. Never waits, never follows a link in the last place, never reads more than `limit`.
+    """Return the bytes of a regular file of at most `limit` bytes.
 
-    Raises UnreadableFile, also where there is no file: FileNotFoundError is its cause then.
+    It never waits and does not follow a link as the last part of the path.
+
+    Raises:
+        UnreadableFile: also if there is no file; its cause is FileNotFoundError then.
     """
     with open_file(path, limit) as stream:
-        data = stream.read(limit + 1)  # files of /proc say that they are empty, and others grow while they are read
+        data = stream.read(limit + 1)  # files of /proc report size 0, and other files may grow while they are read
     if len(data) > limit:
         raise UnreadableFile(path, f"has more than {limit:,} bytes")
     return data
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """The stream of a regular file, for one that is too large to be held at once. Raises as `regular_bytes`."""
+    """Return the stream of a regular file that is too large for memory. Raises as `read_file`."""
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """The same path, for a library that opens it by its name, once it is known to be a regular file of at most `limit` bytes."""
+    """Return the path if it is a regular file of at most `limit` bytes.
+
+    This is for a library that opens the file by its name.
+    """
     os.close(_opened(path, limit))
     return path
 
 
 class _ShortReads(io.BufferedReader):
-    """A file of which nobody reads more than ONE_READ bytes at once."""
+    """A file whose reads are limited to ONE_READ bytes."""
 
     def read(self, size: int | None = -1) -> bytes:
         """Read `size` bytes, or up to ONE_READ; raise BadZipFile if `size` is more than that."""
@@ -68,14 +74,14 @@ class _ShortReads(io.BufferedReader):
 
 @contextmanager
 def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive whose list of files is short enough to be held in memory.
+    """Open a zip archive whose list of files fits in memory.
 
     Args:
         path: of a regular file, not of a link.
         limit: the most bytes that the archive itself may have.
 
     Raises:
-        UnreadableFile: as `regular_bytes`.
+        UnreadableFile: as `read_file`.
         zipfile.BadZipFile: the file is no zip archive, or its list of files has more than ONE_READ bytes.
     """
     with _ShortReads(io.FileIO(_opened(path, limit))) as stream, zipfile.ZipFile(stream) as archive:
@@ -83,31 +89,38 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Where a path leads that somebody typed here: unlike those of a store, it may be a link."""
+    """Return the target of a path that the user typed; unlike paths in a store, it may be a link."""
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # no name of a file: opening it says why
+    except ValueError:  # not a valid file name: opening it reports why
         return path
 
 
 def join_safely(folder: Path, name: str) -> Path:
-    """`folder`/`name`, a relative name with /. Raises UnreadableFile where a link or `..` leads out of the folder.
+    """Return `folder`/`name` for a relative name with /; the file itself may be missing.
 
-    The file itself may be missing. A link inside is refused wherever it leads: what it points to can be exchanged later.
+    A link is refused regardless of its target, because the target can be replaced later.
+
+    Raises:
+        UnreadableFile: a link or `..` leads out of the folder, or a part is a link.
     """
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise UnreadableFile(path, "lies outside its folder")
+        raise UnreadableFile(path, "is outside its folder")
     step = folder
     for part in Path(name).parts:
         step = step / part
         if os.path.islink(step):  # not Path.is_symlink, which raises for a name that is too long
-            raise UnreadableFile(step, "is a link, which no store of ours holds")
+            raise UnreadableFile(step, "is a link, which is not allowed in a store")
     return path
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """`folder`/`name` where that is a regular file, None where there is nothing. Raises UnreadableFile for anything else."""
+    """Return `folder`/`name` if it is a regular file, None if nothing is there.
+
+    Raises:
+        UnreadableFile: something else is there.
+    """
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
 
@@ -118,9 +131,12 @@ def folder_size(folder: Path) -> int:
 
 
 def copy_into(folder: Path, source: Path) -> None:
-    """Every file below `source` at its place below `folder`. What lies there is replaced, never written through.
+    """Copy every file below `source` to its place below `folder`; existing files are replaced.
 
-    Raises UnreadableFile where a folder on the way is a link.
+    Nothing is written through links.
+
+    Raises:
+        UnreadableFile: a folder on the way is a link.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():
@@ -130,7 +146,7 @@ def copy_into(folder: Path, source: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}{process_ownership.owner_suffix()}")
         try:
-            with path.open("rb") as read, temporary.open("xb") as written:  # x: no link that waits there by that name
+            with path.open("rb") as read, temporary.open("xb") as written:  # x: fail if a link of that name exists
                 shutil.copyfileobj(read, written)
             os.replace(temporary, place)
         finally:

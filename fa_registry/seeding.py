@@ -1,4 +1,4 @@
-"""One integer seed, fanned out by name into independent generators.
+"""Independent random generators by name, all derived from one integer seed.
 
 Two methods with the same seed share initial weights ("init"), data order and augmentation: their runs are paired.
 """
@@ -18,22 +18,26 @@ STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", 
 
 
 def derive(seed: int, stream: str) -> int:
-    """A 63-bit seed for one named stream; streams of one seed, and one stream of two seeds, are unrelated."""
+    """Return a 63-bit seed for a named stream; seeds of different streams or runs are unrelated."""
     digest = hashlib.sha256(f"fa_registry/{seed}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """A fresh generator of `stream`; weights and feedback are always drawn on the CPU so that devices agree."""
+    """Return a new generator of `stream`.
+
+    Weights and feedback are always drawn on the CPU so that all devices agree.
+    """
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")
     return torch.Generator(device).manual_seed(derive(seed, stream))
 
 
 def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Layer:
-    """layer(*arguments, **options), whose weights are still to be drawn: what its constructor draws leaves no trace.
+    """Return layer(*arguments, **options) with undrawn weights; the random state is unchanged.
 
-    Not torch's skip_init: its detour over the meta device takes five times as long, and the first one 0.35 s for sympy.
+    This is not torch's skip_init: its detour over the meta device takes five times as long, and the first call 0.35 s
+    for sympy.
     """
     with torch.random.fork_rng(devices=[]):
         return layer(*arguments, **options)

@@ -1,34 +1,43 @@
-"""The terminal loss ℓ_i of a sample, its error e and its target row. Labels (N,) of class numbers: cross entropy of the softmax;
-targets (N, C) of values: ½‖z − y‖². Everything that needs a loss asks here, so that a data set chooses it by its labels."""
+"""The terminal loss ℓ_i of a sample, its error e and its target row.
+
+Labels (N,) of class numbers: cross entropy of the softmax; targets (N, C) of values: ½‖z − y‖². All code that needs a
+loss uses this module, so that a data set chooses the loss by its labels.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-NO_CLASSES = "the targets are values and no classes: there is no accuracy"
+NO_CLASSES = "the targets are values, not classes: there is no accuracy"
 
 
 def is_regression(labels: Tensor) -> bool:
-    """Whether labels are target values (N, C) and no class numbers (N,)."""
+    """Return whether labels are target values (N, C) rather than class numbers (N,)."""
     return labels.is_floating_point()
 
 
 def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
-    """ℓ_i, (N,), from outputs z (N, C)."""
+    """Return ℓ_i, (N,), from outputs z (N, C)."""
     if is_regression(labels):
         return (outputs - labels).square().sum(dim=1) / 2
     return nn.functional.cross_entropy(outputs, labels, reduction="none")
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """onehot(y), or y itself, (N, C) in the outputs' type."""
+    """Return onehot(y), or y itself, (N, C) in the outputs' type."""
     if is_regression(labels):
         return labels.to(outputs.dtype)
     return torch.zeros_like(outputs).scatter_(1, labels.unsqueeze(1), 1.0)
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y. targets: target_rows, from whoever has them."""
+    """Return e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y.
+
+    Args:
+        outputs: z (N, C).
+        labels: class numbers (N,) or values (N, C).
+        targets: the result of target_rows, if the caller has it.
+    """
     predicted = outputs if is_regression(labels) else outputs.softmax(dim=1)
     return predicted - (target_rows(outputs, labels) if targets is None else targets)

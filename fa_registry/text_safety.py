@@ -1,7 +1,7 @@
-"""Foreign text shown to a person: no sign in it that is not seen, and no line that it begins by itself.
+"""Sanitising of untrusted text for display: no hidden characters, no injected lines, no passwords.
 
-Names come from stores, files and packages of others. ESC and C1 signs move the cursor of a terminal and wipe what stands there,
-bidirectional overrides rewrite the line they stand in, and a line end lets a name write a line of ours.
+Names come from other people's stores, files and packages. ESC and C1 characters move the cursor of a terminal and
+delete its text, bidirectional overrides reorder a line, and a line end lets a name imitate a line of this program.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-# Control, format (the bidirectional overrides too), private use, surrogates, line and paragraph separators.
+# Control, format (including bidirectional overrides), private use, surrogates, line and paragraph separators.
 CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
-NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
-NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
+NO_CHARACTERS = "\ufffe\uffff"  # not allowed in XML
+NOT_PLAIN = re.compile(r"[^\n\t -~]")  # some of these characters are hidden
 INDENT = "  "
-LONGEST = 200  # characters of a name; MLflow takes 250 of a run's and 500 of an experiment's
+LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for an experiment
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    """Passwords in stores' addresses, with what comes before them in a group. sign: of a password, but for `/`, `?` and `@`.
+    """Return a pattern for passwords in stores' addresses; its groups are the text before them.
 
-    They stand before the host, where those of databases may hold `/` and `?` as SQLAlchemy reads them, or are named.
+    A password is before the host, where those of databases may contain `/` and `?` as SQLAlchemy reads them, or has a
+    name.
+
+    Args:
+        sign: pattern of a password's character, except for `/`, `?` and `@`.
     """
     return re.compile(
         rf'((?:postgres|mysql|mariadb|mssql|oracle)[\w+]*://[^\s/:@"\\]*:)(?:{sign}|[/?])+(?=@)'
@@ -33,46 +37,49 @@ def _passwords(sign: str) -> re.Pattern[str]:
 
 
 PASSWORD = _passwords(r"[^\s/?@]")
-PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # there a text ends at a quotation mark, and a line at \n
+PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # in JSON a text ends at a quotation mark, and a line at \n
 
 
 def escape_control(text: str) -> str:
-    """The text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept, no password."""
+    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩.
+
+    Control and direction-changing characters are hidden; tabs and line ends are kept.
+    """
     return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 
 def escape_to_one_line(text: str) -> str:
-    """As `visible`, with a space for line ends and tabs."""
+    """Return the text as `escape_control`, with spaces for line ends and tabs."""
     return re.sub(r"[\t\n]+", " ", escape_control(text))
 
 
 def escape_message(text: str) -> str:
-    """As `visible`, of words that may have several lines: only the first begins at the margin."""
+    """Return a text of several lines as `escape_control`, with all lines but the first indented."""
     first, *others = escape_control(text).replace("\t", " ").split("\n")
     return "\n".join([first, *(line if line.startswith(INDENT) or not line else INDENT + line for line in others)])
 
 
 def json_text(text: str) -> str:
-    r"""JSON that means the same, with \u202e for what is not seen."""
+    r"""Return equivalent JSON with escapes such as \u202e for hidden characters."""
     return _replaced(text, lambda char: json.dumps(char)[1:-1])
 
 
 def without_password(text: str) -> str:
-    """The text, with no password in the addresses that it names."""
+    """Return the text without the passwords in its addresses."""
     return PASSWORD.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def json_without_password(text: str) -> str:
-    """The same of JSON, in whose texts a quotation mark is escaped."""
+    """Return JSON without the passwords in its addresses; quotation marks in JSON texts are escaped."""
     return PASSWORD_IN_JSON.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def name_problem(name: str) -> str:
-    """Why nothing may be called so, for what is yet to be written; empty where it may."""
+    """Return why a new object must not have this name; empty if it may."""
     if len(name) > LONGEST:
         return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
     if not name.strip() or escape_to_one_line(name) != name:
-        return f"expected a name of signs that are seen, without control or direction signs, found {name!r}"
+        return f"expected a name of visible characters, without control or direction characters, found {name!r}"
     return ""
 
 
@@ -81,4 +88,4 @@ def _replaced(text: str, write: Callable[[str], str]) -> str:
         hidden = unicodedata.category(match[0]) in CATEGORIES or match[0] in NO_CHARACTERS
         return write(match[0]) if hidden else match[0]
 
-    return text if text.isprintable() else NOT_PLAIN.sub(shown, text)  # printable: nearly every text there is
+    return text if text.isprintable() else NOT_PLAIN.sub(shown, text)  # nearly all texts are printable

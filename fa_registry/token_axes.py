@@ -1,7 +1,8 @@
-"""States with positions: one vector of features a sample (N, D), tokens (N, T, D), or maps (N, D, H, W).
+"""States with positions: vectors (N, D), tokens (N, T, D), or maps (N, D, H, W).
 
-A method may answer with one vector a sample, (N, D), where a state has P positions. It then speaks of the position average
-(credit.md §2), and is spread as c/P: the inner product with the state's average and the one with the whole state are the same.
+A method may return one vector per sample, (N, D), for a state with P positions. This is the credit of the position
+average (credit.md §2), and is spread as c/P: its inner products with the state's average and with the whole state are
+equal.
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ from torch import Tensor
 
 
 def features(state: Tensor) -> int:
-    """D."""
+    """Return D."""
     return state.shape[1] if state.dim() == 4 else state.shape[-1]
 
 
 def mean_over_positions(state: Tensor) -> Tensor:
-    """The mean over positions, (N, D)."""
+    """Return the mean over positions, (N, D)."""
     return state if state.dim() == 2 else state.mean(dim=_axes(state))
 
 
 def sum_over_positions(gradient: Tensor) -> Tensor:
-    """The gradient of the position average, (N, D): the average moves by δ when every position does."""
+    """Return the gradient of the position average, (N, D).
+
+    The average moves by δ if every position does.
+    """
     return gradient if gradient.dim() == 2 else gradient.sum(dim=_axes(gradient))
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """c/P at every position of `state`, for a credit (N, D); one that has positions already is returned as it is."""
+    """Return c/P at every position of `state` for a credit (N, D).
+
+    A credit that already has positions is returned unchanged.
+    """
     if credit.dim() == state.dim():
         return credit
     axes = _axes(state)

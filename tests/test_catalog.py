@@ -69,7 +69,7 @@ def test_an_entry_point_is_found_like_a_built_in(entry_points, third_party):
 def test_a_shipped_name_stays_ours_and_it_is_said_who_wanted_it(entry_points, third_party, caplog):
     found = entry_points(dfa="their_method:GOOD", mine="their_method:GOOD")
     assert found.location("dfa").is_builtin and found.get("dfa") is DFA and "mine" in found.members()
-    words = "their/method.py (their_method:GOOD) is not used, for"
+    words = "their/method.py (their_method:GOOD) is not used:"
     (fault,) = found.faults()
     assert fault.name == "dfa" and words in fault.why and "methods/dfa.py" in fault.why and words in caplog.text
 
@@ -203,7 +203,7 @@ def test_what_hangs_is_given_up_and_nobody_goes_on_as_if_it_were_not_there(entry
     try:
         for ask in (lambda: known.get("mine"), known.members):
             with pytest.raises(
-                PluginError, match=r"stuck.py took 0 seconds and was given up; `pip uninstall \w+` goes on"
+                PluginError, match=r"stuck.py took 0 seconds and was abandoned; `pip uninstall \w+` removes it"
             ):
                 ask()
     finally:

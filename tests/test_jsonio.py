@@ -75,7 +75,7 @@ def test_the_digest_of_many_records_takes_the_memory_of_one():
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_not_finite_is_refused(number):
-    with pytest.raises(ValueError, match="has no place in a record; use Reading.of"):
+    with pytest.raises(ValueError, match="a record must not contain .*; use Reading.of"):
         jsonio.canonical({"deep": [{"down": number}]})
 
 
@@ -177,7 +177,7 @@ def test_what_json_holds_beside_records_can_be_written_again():
         deep = [deep]
     for value, words in (
         (deep, "nested too deeply"),
-        ([math.inf], "inf has no place in a record"),
+        ([math.inf], "a record must not contain inf"),
         ({1}, "cannot write set"),
     ):
         with pytest.raises(InvalidFields, match=f"more.x: {words}"):

@@ -1,1 +1,1 @@
-"""Judging: rules as versioned data, one engine, one verdict. Knows numbers, no tensor."""
+"""Judging of runs: rules as versioned data, one engine, one verdict. It uses numbers, no tensors."""

@@ -1,9 +1,8 @@
-"""Which editions are the shipped ones, and what people read of one that is not. A name proves nothing, a digest does.
+"""Recognition of built-in editions by digest, and how other editions are described.
 
-Asked of this installation's own files whenever an edition is loaded or a report is shown: a report, a tag or a file may
-call its edition whatever it likes.
-
-An edition that is based on a shipped one is told apart from it rule by rule, field by field.
+The name in a report, a tag or a file proves nothing: the digest is compared with this installation's own files whenever
+an edition is loaded or a report is shown. An edition that is based on a built-in one is compared with it rule by rule
+and field by field.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from fa_registry.protocol.rules import Edition
 
 SHIPPED, OWN, FOREIGN = STANDINGS = ("shipped", "own", "foreign")
-DIGEST = 8  # characters of an edition's digest in tags, aliases and on pages: enough to tell a handful of files apart
-# Signs that look like the colon before a variant's name, beyond those that NFKD makes one.
+DIGEST = 8  # characters of an edition's digest in tags, aliases and on pages: enough to distinguish a few files
+# Characters that look like the colon before a variant's name, in addition to those that NFKD converts to a colon.
 COLONS = str.maketrans(dict.fromkeys("\u2236\ua789\u02d0\u0589\u05c3\u16ec", ":"))
-# Letters that pass for a digit of a date, after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee. The
-# digits of other scripts are read as what they count.
+# Letters that look like a digit of a date after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee. The
+# digits of other scripts are converted to their value.
 LOOK_LIKE = {
     "0": "o\u03bf\u043e\u0585\u10ff",
     "1": "li\u0131\u03b9\u0456\u04cf\u01c0|",
@@ -42,7 +41,10 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """The name of every shipped edition, each followed by its variants → SHA-256 of its file."""
+    """Return the name of every built-in edition and variant → SHA-256 of its file.
+
+    Each edition is followed by its variants.
+    """
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
         raw, digest = read_toml(path, f"edition {path.stem}")
@@ -52,9 +54,10 @@ def digests() -> Mapping[str, str]:
 
 
 def claimed(name: str) -> str:
-    """The shipped edition that a reader would take `name` for, or for a variant of; empty where it is nobody's.
+    """Return the built-in edition that a reader would take `name` for, also as a variant; else empty.
 
-    Case, blanks, invisible characters, kinds of hyphens and letters that look like digits make no difference to a reader.
+    Case, blanks, invisible characters, kinds of hyphens and letters that look like digits make no difference to a
+    reader.
     """
     plain = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     stems = {_skeleton(known): known for known in digests() if ":" not in known}
@@ -62,35 +65,40 @@ def claimed(name: str) -> str:
 
 
 def _skeleton(text: str) -> str:
-    """The letters and digits alone, look-alikes as the digit that they look like."""
+    """Return the letters and digits only; letters that look like a digit become that digit."""
     looks = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
     kept = (letter for letter in looks if unicodedata.category(letter)[0] in "LN")
     return "".join(str(unicodedata.digit(letter, letter)) for letter in kept)
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """What is wrong with an edition's name where it is a shipped one's and the file is not; empty where nothing is."""
+    """Return the problem if an edition uses a built-in edition's name but is another file; else empty."""
     taken = claimed(name)
     if not taken or digests()[taken] == digest:
         return ""
     shown = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
         f"name: {shown} reads as the shipped edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
-        f'{digests()[taken][:DIGEST]}…; give it a name of its own (and `based_on = "{taken}"`, if it is)'
+        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if it is based on that one)'
     )
 
 
 def provenance_of(edition: EditionReference) -> str:
-    """shipped: this installation's own file; foreign: it has the name of one and is not; own: somebody's own."""
+    """Return the provenance of an edition, one of STANDINGS.
+
+    First: this installation's own file. Second: a user-supplied edition. Third: another file with the name of a
+    built-in edition.
+    """
     if digests().get(edition.name) == edition.digest:
         return SHIPPED
     return FOREIGN if claimed(edition.name) else OWN
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """What people read of an edition: `2026-11`, `mine (based on 2026-11)`, or that it only calls itself so.
+    """Return the edition as people read it: `2026-11`, `mine (based on 2026-11)`.
 
-    An own edition of another name has it before: `lenient, mine (own rules)`.
+    The text states if only the edition's name is built in. A user-supplied edition with another name starts with it:
+    `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
@@ -99,12 +107,15 @@ def describe_edition(edition: EditionReference) -> str:
     whose = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{whose} (based on {edition.based_on})"
-    # None: an older release wrote the reference, which did not look what the edition is based on
+    # None: an older release wrote the reference and did not determine what the edition is based on
     return f"{whose} ({'not a shipped edition' if edition.shipped is None else 'own rules'})"
 
 
 def verdict_mark(edition: EditionReference) -> str:
-    """What a verdict must carry wherever it stands alone, as `mine 1a2b3c4d`; empty by a shipped edition as it is."""
+    """Return the mark of a verdict that is shown alone, such as `mine 1a2b3c4d`.
+
+    It is empty for an unmodified built-in edition.
+    """
     whose = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
     mark = whose[provenance_of(edition)]
     if not edition.overrides:
@@ -112,16 +123,17 @@ def verdict_mark(edition: EditionReference) -> str:
     return f"{mark} modified" if mark else "modified edition"
 
 
-WHOLE = "rule"  # the field of a difference that is a whole rule, there or not
-LIMIT = ("quantity", "take", "fires")  # who agrees in these judges the same, perhaps at another threshold
+WHOLE = "rule"  # the field of a difference if a whole rule was added or removed
+LIMIT = ("quantity", "take", "fires")  # rules with equal values here judge the same, perhaps at another threshold
 
 
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
-    """The edition that shares most rules with these; the newer where two share as much, empty where none shares any.
+    """Return the name of the edition that shares most rules with these; empty if none shares any.
 
-    Rules are shared where they judge the same; among equals those count more whose every field is the same, then the edition
-    with fewer rules besides: a copy of an edition is no copy of one that adds to it. Last, the one whose limits are nearest: a
-    copy with D1 at 51 is one of the edition that says 50, not of its successor that says 20.
+    Equal rules count first, then rules that judge the same at another threshold, then equal fields, then fewer other
+    rules: a copy of an edition is not a copy of an edition that adds rules. Last counts the distance between the
+    limits: a copy with D1 at 51 is based on the edition that says 50, not on its successor that says 20. The newer
+    edition wins a tie.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
@@ -137,7 +149,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
 
 
 def _apart(pair: tuple[Rule, Rule]) -> float:
-    """How far two limits are apart in their own size, 0 to 1."""
+    """Return the distance between two limits relative to their size, 0 to 1."""
     mine, its = (rule.threshold for rule in pair)
     return abs(mine - its) / (abs(mine) + abs(its)) if mine != its else 0.0
 
@@ -147,7 +159,10 @@ def _equal_fields(rule: Rule, other: Rule) -> int:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Every difference to the shipped edition `base`, the edition's own fields first; every rule is one where there is none."""
+    """Yield every difference to the built-in edition `base`, the edition's own fields first.
+
+    Without a base, every rule is a difference.
+    """
     own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", shipped, own)
     mine = {rule.code: rule for rule in edition.rules}
@@ -166,14 +181,14 @@ def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scala
 
 
 def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
-    """What decides a verdict beside the rules."""
+    """Return the fields that decide a verdict in addition to the rules."""
     groups = (" and ".join(group) for group in edition.fail_if)
     text = {f"labels.{outcome}": word for outcome, word in edition.labels.items()}
     return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **text}
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Field → value; a further condition's as `also gain threshold`, the guard's as `guard fidelity threshold`."""
+    """Return field → value; those of other conditions as `also gain threshold`."""
     fields = _plain(rule)
     del fields["code"]
     for place, conditions in (

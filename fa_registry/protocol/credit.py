@@ -1,4 +1,7 @@
-"""Judging how the credit is distributed: every site's Γ against its own null, and whether one end carries the mean."""
+"""Rule on the distribution of credit.
+
+It compares Γ at every site with its null, and asks whether one end carries the mean.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,32 @@ from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
-RANK, GAMMA = "gamma_null_p", "gamma"  # what the shipped rule on credit and its guard look at
+RANK, GAMMA = "gamma_null_p", "gamma"  # the metrics of the built-in rule on credit and of its guard
 NOT_COUNTED = Reading(None, "not counted")
 
 
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
-    """The sites (of 0..sites−1) whose credit is the gradient by construction, so that Γ = 1 there says nothing.
+    """Return the sites (of 0..sites−1) where the credit is the gradient by construction.
 
-    card: the method's, as a report holds it; a method without one counts at every site.
+    Γ = 1 there carries no information.
+
+    Args:
+        card: the method's card, as in a report; a method without one has no exact sites.
+        sites: the number of sites.
     """
     return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
 
 
 def is_exact(card: Mapping[str, Any]) -> bool:
-    """Whether the credit is the gradient at every site by construction."""
+    """Return whether the credit is the gradient at every site by construction."""
     return card.get("exact_sites") == "all"
 
 
 def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """The leading condition looks at the nulls' p-values, the guard at the Γ themselves.
+    """Judge how credit is distributed: the leading condition by the nulls' p-values, the guard by Γ.
 
-    A site counts where both have a value: exact sites have no null, a run without its feedback no Γ. They are numbered
-    in the sentence, since a mean over few sites is another figure than one over all.
+    A site counts if both have a value: exact sites have no null, and a run without its feedback has no Γ. The sentence
+    states how many sites count, because a mean over few sites is another metric than a mean over all.
     """
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control's credit is not judged"), limits=_limits(rule))
@@ -67,7 +74,7 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _fired_alternatives(
     conditions: Sequence[Condition], measurements: Measurements
 ) -> Iterator[tuple[Condition, Reading]]:
-    """Yield the conditions that hold, each with the reading that it compares."""
+    """Yield the conditions that fire, each with the reading that it compares."""
     for condition in conditions:
         reading, _ = take(condition.quantity, condition.take, measurements)
         if compare(condition, reading).fires:
@@ -80,14 +87,17 @@ def _limits(rule: Rule) -> str:
 
 
 def carried_text(guard: GuardReading) -> str:
-    """`without site 0 the mean gamma over all sites that count, +0.2000, changes by 80% of itself`."""
+    """Return `without site 0 the mean gamma over all sites that count, +0.2, changes by 80% of itself`."""
     size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
     what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"
     return f"without site {guard.site} {what} changes by {size}"
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
-    """What the guard saw; computed again for a finding of an older release, which told it in its sentence alone."""
+    """Return the guard's reading.
+
+    It is recomputed for findings of older releases, which have it only in their sentence.
+    """
     limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
         return finding.guard
@@ -96,7 +106,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """The guard's figures where it fires: where one end carries the mean."""
+    """Return the guard's reading if it fires, that is if one end carries the mean; else None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -105,7 +115,7 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """The sites at which all the quantities have a value, and the measurements with these sites of them alone."""
+    """Return the sites where all the metrics have a value, and the measurements limited to these sites."""
     rows = [measurements.sites.get(name, ()) for name in names]
     counted = [
         site

@@ -1,4 +1,4 @@
-"""What an edition's file may hold. Every wrong field is named at once: an edition is often a stranger's first file here."""
+"""Schema of an edition's file. Every wrong field of a file is reported at once."""
 
 from __future__ import annotations
 
@@ -19,135 +19,146 @@ Fires = Literal[tuple(OPERATORS)]
 Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
-NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
-# What a judge would pass over in silence.
+NEEDED = ("quantity", "take", "fires", "unit")  # must also not be empty
+# Judge → the fields that it does not read, so that a file must not set them.
 UNREAD = {
     LIMIT: ("chance", "far_seed"),
     SEEDS: ("either", "also", "guard", "guard_also"),
     CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
 }
-CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
+CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides separate codes by +, comma, bracket and dot
 ACCURACY = "accuracy"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison: which quantity, taken how, compared how, against what."""
+    """One comparison of a metric with a limit."""
 
     quantity: str
-    """a name of what a run has measured, as `fa-registry card` of a diagnostic lists them"""
+    """name of a metric, as `fa-registry card` of a diagnostic lists them"""
     take: Take
-    """how one number is made of it"""
+    """how the metric is reduced to one number"""
     fires: Fires
-    """when the condition holds"""
+    """when the condition fires"""
     threshold: float
-    """the limit, in the quantity's unit"""
+    """the limit, in the metric's unit"""
     unit: str
-    """of the limit, in words"""
+    """unit of the limit, as text"""
     fired: str = ""
-    """the word for its holding; a guard needs one, an alternative without one has its rule's"""
+    """state if it fires; required for a guard; an alternative without one uses its rule's"""
     clear: str = ""
-    """the word for its not holding; one of `also` needs one"""
+    """state if it does not fire; required for a condition of `also`"""
 
 
 @dataclass(frozen=True)
 class FarSeed:
-    """When a seed lies so far from the others that no interval over them decides."""
+    """When a seed is so far from the others that no interval over the seeds decides."""
 
     level: float
-    """of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
+    """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
     least: float
-    """how far it is at least from the nearest other seed, in percentage points"""
+    """smallest distance from the nearest other seed, in percentage points"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows."""
+    """One rule with its source and rationale.
+
+    Its own fields are the leading condition, whose metric a finding shows.
+    """
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
     title: str
     """a few words, for tables"""
     quantity: str
-    """as of a Condition; its figure is what a finding shows"""
+    """as in a Condition; a finding shows this metric"""
     take: Take
-    """how one number is made of it"""
+    """how the metric is reduced to one number"""
     fires: Fires
     """when the rule fires"""
     threshold: float
-    """the limit; `--threshold CODE=NUMBER` changes it, and the report says so"""
+    """the limit; `--threshold CODE=NUMBER` changes it, and the report states the change"""
     unit: str
-    """of the limit, in words"""
+    """unit of the limit, as text"""
     source: str
-    """who says so"""
+    """source of the rule"""
     rationale: str
-    """why"""
+    """reason for the rule"""
     judge: Judge = "limit"
-    """against a limit, over seeds, or by the distribution of credit"""
+    """judged against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
-    """the quantity of the frozen control that it is compared with; `below_reference_plus` needs one"""
+    """the frozen control's metric that it is compared with; required by `below_reference_plus`"""
     without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
-    """the outcome where there is no such control"""
+    """the outcome if there is no such control"""
     outcome: Literal["fail", "warn"] = "fail"
-    """what firing amounts to"""
+    """the outcome if the rule fires"""
     gating: bool = True
-    """whether the verdict looks at it"""
+    """whether the verdict uses it"""
     fired: str = "FIRES"
-    """the word for its firing"""
+    """state if it fires"""
     clear: str = "OK"
-    """the word for its not firing"""
+    """state if it does not fire"""
     either: tuple[Condition, ...] = ()
-    """what makes the rule fire as well as its leading condition; the first of all of them that holds is what a finding shows"""
+    """alternatives to the leading condition; a finding shows the first one that fires"""
     also: tuple[Condition, ...] = ()
-    """what must hold too before it fires; the first that does not gives the word of a pass"""
+    """further conditions that must fire too; the first one that does not gives the state of the pass"""
     guard: Condition | None = None
-    """judged before the others; its firing is a warning in its own word"""
+    """judged before the others; if it fires, the finding is a warning with the guard's state"""
     guard_also: Condition | None = None
-    """must hold too before the guard fires; where one of the two has no value, the other decides"""
+    """must fire too before the guard fires; if one of the two has no value, the other decides"""
 
     chance: bool = False
-    """whether the accuracy has to exceed chance too, 1 / number of classes; of the judge `seeds_margin`"""
+    """whether the accuracy must also exceed chance, 1 / number of classes; only for the judge `seeds_margin`"""
     far_seed: FarSeed | None = None
-    """when a seed far from the others leaves the rule undecided; of the judge `seeds_margin`"""
+    """when a seed far from the others leaves the rule undecided; only for the judge `seeds_margin`"""
 
     @property
     def guards(self) -> tuple[Condition, ...]:
-        """The guard and what must hold too before it fires; empty where there is none."""
+        """Return the guard and its further condition; empty if there is no guard."""
         return tuple(condition for condition in (self.guard, self.guard_also) if condition)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The leading one, its alternatives, those that must hold too, and those of the guard."""
+        """Return the leading condition, its alternatives, the further conditions, and those of the guard."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
 
 @dataclass(frozen=True)
 class EditionFile:
-    """An edition's file with a variant laid over it."""
+    """An edition's file with a variant's changes applied."""
 
     name: str
-    """on every page that it judged; a shipped edition's name is that file's alone"""
+    """name on every page that it judged; names of built-in editions are reserved"""
     title: str
-    """one line: what it asks"""
+    """its requirements in one line"""
     source: str
-    """who says so"""
+    """source of the edition"""
     fail_if: tuple[tuple[str, ...], ...]
-    """a run fails when every rule of any one list fires; codes of gating rules"""
+    """codes of gating rules; a run fails if every rule of any one list fires"""
     rule: tuple[Rule, ...]
     """one or several tables, in the order of the pages"""
     based_on: str = ""
-    """the shipped edition whose differences the pages show; without it the one that shares most rules"""
+    """the built-in edition that the pages compare it with; default: the one that shares most rules"""
     strict: bool = False
-    """whether a run fails when any gating rule fires, whatever `fail_if` says"""
+    """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
-    """other words for the outcomes of the verdict"""
+    """other labels for the outcomes of the verdict"""
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """What the file says, with the variant's fields laid over it. Raises InvalidFields.
+    """Return the edition of a file with the variant's fields applied.
 
-    digest: SHA-256 of the file; the name of a shipped edition is that file's alone.
+    Args:
+        raw: the TOML table.
+        subject: name of the file in error messages.
+        variant: name of the variant, None for the edition itself.
+        digest: SHA-256 of the file; the names of built-in editions are reserved.
+
+    Raises:
+        InvalidFields: with every problem of the file.
+        UnknownName: the file has no such variant.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -170,9 +181,15 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 def checked_overrides(
     overrides: Mapping[str, Any], places: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
-    """(rule, quantity of a further condition, or nothing for its threshold) → value.
+    """Return (rule, metric of a further condition, or "" for the rule's threshold) → value.
 
-    places: rule → its quantities, the leading one first. Raises InvalidFields for all that fit nowhere.
+    Args:
+        overrides: `D1`, `D1.threshold` or `D2.gain` → value.
+        places: rule → its metrics, the leading one first.
+        edition: name in the error message.
+
+    Raises:
+        InvalidFields: with every override that fits no limit or is not a finite number.
     """
     problems: list[str] = []
     thresholds: dict[tuple[str, str], float] = {}
@@ -196,7 +213,10 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """A variant names what differs: fields of the edition, and by their code fields of its rules."""
+    """Return the edition with a variant's changes applied, and the problems of the variant.
+
+    A variant changes fields of the edition and, by code, fields of its rules.
+    """
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -215,12 +235,12 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """The tables of a list; what is no list and no table has been named already."""
+    """Return the tables of a list; entries of other types are already reported."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """What the types of the fields do not say."""
+    """Yield the problems that the types of the fields do not exclude."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
@@ -242,23 +262,23 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
     for name, word in labels.items():
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield (
-                f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), "
+                f"labels.{name}: must not contain a bracket, and a colon only at its end (its flags follow), "
                 f"found {jsonio.describe_value(word)}"
             )
 
 
 def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
-    """What is there and says nothing; what is not there has been named already."""
+    """Yield the fields that are present but empty; absent ones are already reported."""
     yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """What a file says of its own relation to the shipped editions, and may not."""
+    """Yield the problems of a file's name and of the built-in edition that it names in based_on."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if wrong := name_conflict(name, digest):
         yield wrong
-    elif unseen:  # one of them turns the direction of reading: such a name may read as any other
+    elif unseen:  # control characters can reverse the text direction, so that the name looks like another one
         yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
@@ -277,7 +297,7 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
-            yield f"{where}{name}: the judge {judge} does not look at it"
+            yield f"{where}{name}: the judge {judge} does not use it"
     far = table.get("far_seed")
     if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
         yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far['level'])}"
@@ -294,7 +314,14 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """word: what it must have to be told by: clear where it keeps a rule from firing, fired where it fires itself, or nothing."""
+    """Yield the problems of a condition.
+
+    Args:
+        table: the condition, as a TOML table.
+        word: required field that names the condition's state: clear if it keeps a rule from firing, fired if it fires
+            itself, or "".
+        where: prefix of the field's name in messages.
+    """
     if not isinstance(table, dict):
         return
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)

@@ -1,4 +1,4 @@
-"""Judging runs: every rule of an edition against a run's measurements, its frozen control and its other seeds."""
+"""The engine: applies every rule of an edition to a run, its frozen control and its other seeds."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 
 
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
-    """Findings and verdict of one run alone; a rule over seeds can then only be provisional.
+    """Return findings and verdict of one run alone; a rule over seeds is provisional at best.
 
-    frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
-    what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
+    A rule that crashes becomes an error finding and raises nothing.
+
+    Args:
+        record: the run.
+        frozen: the frozen control of the same setting and seed, if any; the caller ensures that it matches.
+        edition: the rules; each names its source.
     """
     case = RunWithControl(
         record, frozen, last_block=frozen
-    )  # no other run is known here, so that no ladder_1 control can be asked for
+    )  # no other run is known here, so a ladder_1 control cannot be required
     return _audit(case, SeedGroup((case,)), edition, ())
 
 
@@ -44,11 +48,13 @@ def judge_all(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
-    """Every run judged, in the order given: beside the frozen control of its setting and seed, and with its other seeds.
+    """Judge every run with its frozen control and its other seeds; keep the given order.
 
-    records: oldest first, since of a seed that was trained several times the newest complete run counts. waivers: those in force
-    turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
-    how-many-th set of its seeds this is that an audit judges; 1 where it is not among them.
+    Args:
+        records: oldest first; if a seed was trained several times, the newest complete run counts.
+        edition: the rules.
+        waivers: those in force turn a failed or warned finding into a waived one.
+        looks: grouping.seeds_key of a group → number of this interim analysis of its seeds, default 1.
     """
     return tuple(
         SpillFile().spill_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks))
@@ -61,9 +67,13 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """What each of the editions says of the runs: one opinion an edition, one judgement a run, both in the order given.
+    """Return one opinion per edition, with one judgement per run, both in the given order.
 
-    waivers, looks: as for judge_all; a waiver holds in every edition that has its rule.
+    Args:
+        records: as for judge_all.
+        editions: the editions in addition to the leading one.
+        waivers: as for judge_all; a waiver applies in every edition that has its rule.
+        looks: as for judge_all.
     """
     cases = _grouped(records, looks)
     opinions = []
@@ -75,7 +85,10 @@ def second_opinions(
 
 
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[RunWithControl, SeedGroup]]:
-    """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
+    """Pair each run with its frozen control and its seed group.
+
+    This takes linear time: identities are computed once per run.
+    """
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     places = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
@@ -91,7 +104,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Pair a run with its one frozen control; where several differ, with none of them."""
+    """Pair a run with its only frozen control; if several differ, with none of them."""
     if len(controls) > 1:
         return RunWithControl(record, None, controls, last_block)
     return RunWithControl(record, next(iter(controls), None), (), last_block)
@@ -101,14 +114,14 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
-    # after the waivers: a person may overlook a figure, not its lack of evidence
+    # added after the waivers: a finding on evidence cannot be waived
     findings = (*findings, *evidence(record), *_not_alone(case, group))
     control = case.frozen.run_id if case.frozen else ""
     return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Findings on a run that has rivals: several frozen controls, or another run of its seed that counts."""
+    """Yield findings if there are several frozen controls, or if another run of this seed counts."""
     if case.control:
         return
     if case.rivals:
@@ -118,7 +131,10 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """A rule that crashes is an error finding with its traceback; the rest of the audit goes on."""
+    """Return the rule's finding.
+
+    If the rule crashes, return an error finding with its traceback, and the audit continues.
+    """
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:
@@ -138,7 +154,10 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """What a crashed diagnostic would have measured is unknown, so that no edition may pass the run."""
+    """Yield an error finding per crashed diagnostic.
+
+    The metrics of the diagnostic are unknown, so no edition may pass the run.
+    """
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,
@@ -147,7 +166,7 @@ def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
             quantity=name,
             observed=Reading(None, "the diagnostic crashed"),
             required="a measurement",
-            sentence=f"{name}: the diagnostic crashed, what it measures is missing",
+            sentence=f"{name}: the diagnostic crashed, so its metrics are missing",
             run_id=record.run_id,
             detail=failure,
         )

@@ -1,7 +1,7 @@
-"""What an audit knows of the code behind a run, as findings that no edition may leave out and no waiver may take back.
+"""Findings on the evidence behind a run, which no edition can leave out and no waiver can waive.
 
-An edition judges figures. These ask whether there is anything to judge: is the method what its card says, and is the code that
-trained the run the code that measured it again?
+An edition judges metrics. These findings ask whether there is anything to judge: does the method match its card, and is
+the code that trained the run the code that recomputed its metrics?
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Che
 from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.records.manifest_checks import OWN_LOOP
 
-METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
+METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # used as a rule's code
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA = "credit rule", "network", "data"
-CONFORMANCE = "conformance"  # the quantity of METHOD
+CONFORMANCE = "conformance"  # the metric of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
-    SEAL: "what is sealed with the run",
-    MEASURING: "figures measured again",
+    SEAL: "records of the run's start",
+    MEASURING: "recomputed metrics",
     ADOPTED: "training of an adopted run",
-    CONTROLS: "one frozen control a setting and seed",
-    DUPLICATE: "one run a seed",
+    CONTROLS: "one frozen control per setting and seed",
+    DUPLICATE: "one run per seed",
     CREDIT: CREDIT_CHECK,
     NETWORK: NETWORK_CHECK,
     DATA: "test samples in the training set",
 }
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
-PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that have to agree on a frozen control
-# Subject of a check → the finding where it was not possible: rule, state, what is required. A run can then not pass.
+PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that must agree for a frozen control
+# Subject of a check → the finding if the check was not possible: rule, state, requirement. The run cannot pass then.
 WARNED = {
-    # anybody can write `cuda` into a specification
-    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every figure is measured again from the sealed weights"),
+    # an author can write `cuda` into any specification
+    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
 }
@@ -43,17 +43,23 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Findings on the run's method and code; none of a method of our own that is still the one that trained."""
+    """Yield findings on the run's method and code.
+
+    There are none for an unchanged built-in method with complete records.
+    """
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
-    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted are the figures as logged
+    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
     unsealed = [check for check in checks if not check.sealed]
-    if (
-        unsealed
-    ):  # an attacker may say that an older release sealed nothing: what is missing is at most a warning, never a pass
+    if unsealed:  # a forged run can claim that an older release recorded nothing: this is a warning, never a pass
         text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
         yield _finding(
-            record, SEAL, "warn", "NOT SEALED", "what the run started from and its first steps are sealed", text
+            record,
+            SEAL,
+            "warn",
+            "NOT SEALED",
+            "the run's initial state and first steps are recorded with digests",
+            text,
         )
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
@@ -71,11 +77,11 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
         required = "the audit can redraw the initial weights and replay the first steps of the run"
-        text = "the run was trained elsewhere and adopted: no audit can know which code trained it"
+        text = "the run was trained elsewhere and adopted: no audit can determine which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, text)
-    # an author can write another configuration into a run's files: what cannot be concluded is a warning, never a pass
+    # an author can write another configuration into a run's files: an inconclusive check is a warning, never a pass
     if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
-        required = "what this configuration recomputes is what the run recorded, within the tolerances"
+        required = "the metrics recomputed on this configuration equal the recorded ones within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
     if shared := shared_samples(record):
         yield _finding(
@@ -84,7 +90,10 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return how many test samples the training set holds bit by bit, in words; empty up to MOST_SHARED of the test set."""
+    """Return how many test samples are also training samples, compared bit by bit.
+
+    Empty up to MOST_SHARED of the test set.
+    """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
         return ""
@@ -92,31 +101,34 @@ def shared_samples(record: RunRecord) -> str:
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
-    """Report that frozen controls of the run's setting and seed differ: no edition decides until one is selected."""
+    """Return the finding that frozen controls of the run's setting and seed differ.
+
+    No edition decides until one of them is selected.
+    """
     required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
 def superseded(record: RunRecord, counted: RunRecord) -> Finding:
-    """Report that another run of the same seed counts: this one is never a pass by itself."""
+    """Return the finding that another run of the same seed counts: this run never passes by itself."""
     required = "a seed counts once, by its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
 
 
 def not_counted(counted: RunRecord) -> str:
-    """Name the run that counts in the place of another run of its seed."""
-    return f"of seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
+    """Return a sentence on the run that counts instead of another run of its seed."""
+    return f"for seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:
-    """Explain why a frozen control is not proven; empty where it is.
+    """Return why a frozen control is not proven; empty if it is.
 
-    A control is proven where everything is proven that is asked of a method's run: its metrics are recomputed, its initial weights
-    redrawn, its first steps replayed, and its code is known.
+    A control is proven by the same checks as a method's run: its metrics are recomputed, its initial weights redrawn,
+    its first steps replayed, and its code is known.
 
     Args:
         control: the frozen control of a run's setting and seed.
-        trusts: whether the audit takes logged metrics without recomputing them, those of the control too.
+        trusts: whether the audit accepts logged metrics without recomputing them, those of the control too.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts)))
 
@@ -128,7 +140,7 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
     if control.spec.weights:
         yield "it was trained elsewhere and adopted"
     if OWN_LOOP in control.provenance:
-        yield "a training loop of its author's own trained it"
+        yield "its author's own training loop trained it"
     if control.conformance and control.conformance.state == "failed":
         yield f"its method {control.spec.method} failed conformance"
     if trusts and integrity.state == "trusted":
@@ -144,10 +156,10 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Whether a check leaves its subject unproven.
+    """Return whether a check leaves its subject unproven.
 
-    Initial weights that another machine configuration cannot redraw bit by bit are proven by first steps that agree: the replay
-    starts from them.
+    Initial weights that another machine configuration cannot redraw bit by bit are proven by first steps that agree:
+    the replay starts from them.
     """
     check = checks.get(subject)
     replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
@@ -156,12 +168,15 @@ def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
 
 
 def fails_outright(finding: Finding) -> bool:
-    """Whether the verdict fails by this finding alone, whatever the edition's own combinations are."""
+    """Return whether this finding alone fails the verdict, regardless of the edition's combinations."""
     return finding.rule == METHOD and finding.outcome == "fail"
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Whether a run's figures support no claim: its method is not what it is called, or other code than today's trained it."""
+    """Return whether a run's metrics support no claim.
+
+    Its method does not match its card, or other code than today's trained the run.
+    """
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings
@@ -178,13 +193,13 @@ def _of_method(record: RunRecord) -> Finding:
             "CONFORMS",
             f"method {method} has every property of its card{where}, measured by this audit",
         ),
-        "failed": ("fail", FAILED, f"method {method} is not what its card says{where}: {why}"),
+        "failed": ("fail", FAILED, f"method {method} does not match its card{where}: {why}"),
         "stated": (
             "warn",
             "STATED",
-            f"method {method} conforms{where} by what the run's files say, not measured here: {why}",
+            f"method {method} conforms{where} according to the run's files; not measured here: {why}",
         ),
-        "unchecked": ("warn", "UNCHECKED", f"nobody has measured whether method {method} is what its card says: {why}"),
+        "unchecked": ("warn", "UNCHECKED", f"no audit checked that method {method} matches its card: {why}"),
     }[conformance.state]
     return _finding(record, METHOD, outcome, state, "the method has every property of its card", text)
 

@@ -1,4 +1,4 @@
-"""Which runs belong together: frozen controls to their methods, seeds to their method and setting."""
+"""Groups of runs: frozen controls with their methods, seeds with their method and setting."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Item = TypeVar("Item")
 ENDED = (
     "diverged",
     "complete",
-)  # statuses of runs that were trained to their end; a complete run counts before any other
+)  # statuses of runs whose training ended; a complete run has precedence
 
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method in one setting, one a seed. setting: its readable name.
+    """The runs of one method in one setting, one per seed.
 
-    duplicates: the other runs of these seeds, which do not count, oldest first.
+    `setting` is its readable name. `duplicates` are the other runs of these seeds, which do not count, oldest first.
     """
 
     method: str
@@ -32,15 +32,15 @@ class Group:
 
     @property
     def every_run(self) -> tuple[RunAudit, ...]:
-        """The runs that count, then their duplicates."""
+        """Return the runs that count, then their duplicates."""
         return (*self.runs, *self.duplicates)
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Find the frozen controls of every (setting identity, seed).
+    """Return the frozen controls of every (setting identity, seed); `records` are oldest first.
 
-    Another setting's control is never taken, nor one whose integrity is a mismatch. There are several only where they differ: of
-    repetitions with equal final weights the newest counts. records: oldest first.
+    Controls of another setting and controls whose integrity is a mismatch are excluded. A seed has several controls
+    only if they differ: of repetitions with equal final weights the newest counts.
     """
     found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -51,9 +51,10 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(one: RunRecord, other: RunRecord) -> bool:
-    """Whether two runs have the same recorded final weights and the same accuracy, as a repeated training has.
+    """Return whether two runs have equal recorded final weights and accuracy.
 
-    Older releases recorded no digest of the weights: all metrics have to be equal then.
+    This is so for a repeated training. Older releases recorded no digest of the weights: all metrics must be equal
+    then.
     """
     digests = [record.provenance.get("final_weights") for record in (one, other)]
     if not any(digests):
@@ -63,9 +64,10 @@ def is_repetition(one: RunRecord, other: RunRecord) -> bool:
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
-    """Choose the item that counts of each seed: the newest complete run, else the newest that diverged, else the newest.
+    """Return the item that counts for each seed.
 
-    A run that is no evidence counts after all others. items: oldest first, as selections give them.
+    That is the newest complete run, else the newest diverged one, else the newest. A run that is no evidence counts
+    only if there is no other. `items` are oldest first, as selections return them.
     """
     counted: dict[int, Item] = {}
     for item in items:
@@ -80,12 +82,15 @@ def _rank(record: RunRecord) -> tuple[bool, int]:
 
 
 def seeds_key(spec: RunSpec) -> str:
-    """What the seeds of one method in one setting share; see RunSpec.seeds."""
+    """Return the key that the seeds of one method in one setting share; see RunSpec.seeds."""
     return spec.seeds
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """The report's runs by setting and method: settings in the order they appear, methods before controls."""
+    """Return the report's runs by setting and method.
+
+    Settings are in order of appearance, methods before controls.
+    """
     members: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         members.setdefault(seeds_key(run.record.spec), []).append(run)
@@ -111,7 +116,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
 
 
 def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
-    """Name every seed of a method that was trained several times: which run counts, and which do not."""
+    """Yield a remark for every seed that was trained several times: which run counts, and which do not."""
     members: dict[str, list[RunRecord]] = {}
     for record in records:
         members.setdefault(seeds_key(record.spec), []).append(record)

@@ -1,4 +1,4 @@
-"""Do logged and recomputed figures agree?"""
+"""Comparison of logged with recomputed metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
 from fa_registry.records.configurations import cannot_tell, described_difference, is_cannot_tell
 
-ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # no checkpoint can give them again
+ONLY_IN_TRAINING = (
+    "loss_train",
+    "accuracy_train",
+    "penalty",
+    "frozen_accuracy",
+)  # cannot be recomputed from a checkpoint
 FIGURES = "figures"  # subject of the check that compare makes
 SHOWN = 5  # differences listed by number; the rest is counted
 
@@ -20,7 +25,8 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     On another configuration each metric has its tolerance, and a deviation beyond it that is not gross proves nothing.
 
     Returns:
-        verified: every recomputed metric agrees. mismatch: some differ; the details have both values. unverifiable: some cannot
+        verified: every recomputed metric agrees. mismatch: some differ; the details have both values. unverifiable:
+            some cannot
         be recomputed, or differ by more than the tolerance on another configuration.
     """
     elsewhere = described_difference(logged.conventions, recomputed.conventions)
@@ -40,11 +46,14 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     if absent:
         return _integrity("unverifiable", _shortened(absent))
     how = f"within the tolerances of another configuration: {elsewhere}" if elsewhere else "bit-equal"
-    return _integrity("verified", [f"every recomputed figure agrees, {how}"])
+    return _integrity("verified", [f"every recomputed metric agrees, {how}"])
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """`gain[2]: logged 0.5, recomputed 0.7`: a line each for the first SHOWN, and how many there are."""
+    """Return one line for each of the first SHOWN differences, then the number of the others.
+
+    A line is `gain[2]: logged 0.5, recomputed 0.7`.
+    """
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "
@@ -66,7 +75,8 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     """Return the integrity after further checks, whose findings come first in its details.
 
-    A check that differs makes a mismatch. One that another configuration keeps from a conclusion makes it unverifiable at best.
+    A failed check makes it a mismatch. A check that is inconclusive on another configuration makes it unverifiable at
+    best.
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
     untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check))
@@ -77,13 +87,13 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """The recomputed figures, with those that only training itself (or its owner) could give kept as logged."""
+    """Return the recomputed metrics, and as logged those that only training or its author could supply."""
     kept = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """(quantity, site, logged, recomputed) of every figure that can be measured again."""
+    """Yield (metric, site, logged, recomputed) of every metric that can be recomputed."""
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         again = recomputed.sites.get(name, ())
@@ -103,7 +113,7 @@ def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
 
 
 def _is_gross(difference: FigureDifference) -> bool:
-    """Whether both values are there and no configuration explains how far they lie apart."""
+    """Return whether both values exist and differ by more than any configuration explains."""
     before, after = difference.logged.value, difference.recomputed.value
     return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
 

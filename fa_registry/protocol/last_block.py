@@ -1,7 +1,8 @@
-"""Depth utility of a method whose last block learns from the exact gradient, held against that block trained alone.
+"""Depth utility of a method whose last block learns from the exact gradient.
 
-Beating frozen blocks shows nothing of such a method's rule when one deep last block does the work. Its margin is therefore over the
-higher of two controls: frozen, and ladder_1 by bp, in which the last block alone is trained. Without ladder_1 D3 cannot pass.
+Beating frozen blocks proves nothing about such a method's rule if one deep last block does the work. The margin is
+therefore over the higher of two controls: frozen, and ladder_1 by bp, which trains only the last block. Without
+ladder_1 D3 cannot pass.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 
 CONTROL = "ladder_1"
 TEXT = "of the control whose last block alone is trained (ladder_1)"
-SHOWN = 10  # seeds by number
-STATE = "LAST BLOCK"  # of a finding that would pass, were there the control
-EXACT = 0.99  # of the cosine of c_L with g_L, whether the card calls it exact or not
+SHOWN = 10  # seeds listed by number
+STATE = "LAST BLOCK"  # state of a finding that would pass if the control existed
+EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact, regardless of the card
 
 Controls = Mapping[tuple[str, int], RunRecord]
 
 
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
-    """Find the ladder_1 controls by bp without penalty: (setting identity, seed) → the one of the highest accuracy.
+    """Return the ladder_1 controls by bp without penalty, by (setting identity, seed).
 
-    A control that is no evidence is left out.
+    The control with the highest accuracy counts. A control that is no evidence is left out.
     """
     found: dict[tuple[str, int], RunRecord] = {}
     for record in records:
@@ -41,9 +42,10 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
 
 
 def is_exact_on_top(record: RunRecord) -> bool:
-    """Return whether the credit is the gradient at site L, of a method that is not backpropagation at every site.
+    """Return whether the credit is the gradient at site L, but not backpropagation at every site.
 
-    Measured by the batch's cosine, whatever the card says. A single site with a cosine does not show backpropagation.
+    This is measured by the batch's cosine, regardless of the card. A single site with a cosine does not show
+    backpropagation.
     """
     row = record.measurements.sites.get("gamma_batch", ())
     known = [reading.value for reading in row if reading.value is not None]
@@ -53,7 +55,7 @@ def is_exact_on_top(record: RunRecord) -> bool:
 
 
 def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
-    """Return the ladder_1 control's reading where it is the one to beat; None where the frozen control's is."""
+    """Return the ladder_1 control's reading if it must be beaten; None if the frozen control's must."""
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))
@@ -62,7 +64,7 @@ def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | No
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Turn a pass over the frozen control into a warning where a seed of the method lacks its ladder_1 control."""
+    """Turn a pass over the frozen control into a warning if a seed lacks its ladder_1 control."""
     judged = group.counted.values() if finding.interval else (case,)
     lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]
     if finding.outcome != "pass" or not lacking or not (finding.reference_run_id or finding.interval):
@@ -76,7 +78,7 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 
 
 def remarks(seeds: Sequence[int]) -> Iterator[str]:
-    """Name the seeds whose margin is over the ladder_1 control."""
+    """Yield a remark that names the seeds whose margin is over the ladder_1 control."""
     if seeds:
         named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
         yield f"the margin of seed {named} is over the accuracy {TEXT}, which is higher than the frozen one"

@@ -1,4 +1,4 @@
-"""How many methods an audit compares at once, and what that means for those that clear their frozen controls."""
+"""Remark on multiple comparisons: how many methods are compared at once and which still clear."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Report how many methods are compared with frozen controls, and which still clear by Holm's procedure.
+    """Yield how many methods are compared with frozen controls, and which clear by Holm's procedure.
 
-    Several methods are several chances: of 18 methods that are exactly at the limit at least one clears in 37 % of audits. The
-    verdict of a method is not adjusted, since it would depend on which other methods are audited beside it.
+    Each comparison is a chance to clear by luck: of 18 methods exactly at the limit at least one clears in 37 % of
+    audits. The verdict of a method is not adjusted, because it would depend on the other methods in the audit.
 
     Args:
         runs: judged by one edition.
 
     Yields:
-        One remark for the report; nothing where fewer than two margins have an interval.
+        One remark for the report; nothing if fewer than two margins have an interval.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:
@@ -35,8 +35,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     count = len(findings)
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
-        f"{count} methods are compared with their frozen controls, each by its own interval: if all of them were exactly at the "
-        f"limit, about {chance:.0%} of such audits would let at least one clear"
+        f"{count} methods are compared with their frozen controls, each by its own interval: if all of them were exactly at "
+        f"the limit, about {chance:.0%} of such audits would let at least one clear"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
@@ -50,7 +50,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
 
 def _p_value(finding: Finding) -> float:
-    """Return the one-sided p-value of the margin against the limit, by the t distribution that its interval is of."""
+    """Return the one-sided p-value of the margin against the limit, by the interval's t distribution."""
     df = finding.seeds - 1
     half = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold

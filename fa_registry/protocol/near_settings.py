@@ -1,4 +1,4 @@
-"""Find specifications that differ by less than NEAR in some numbers: two settings on paper, one setting in effect."""
+"""Specifications whose numbers differ by less than NEAR: two settings in name, one in effect."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from fa_registry.records import RunSpec
 
-NEAR = 0.01  # of the larger number
-SEEDED = ("seed", "weights")  # fields in which the runs of one setting differ
+NEAR = 0.01  # largest difference, as a share of the larger number
+SEEDED = ("seed", "weights")  # fields that differ between the runs of one setting
 
 
 def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → both numbers where the specifications differ in numbers alone, each by at most NEAR of the larger.
+    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR.
 
-    Empty where they are the same but for the seed, or differ in anything else.
+    Empty if they are the same except for the seed, or differ in anything else.
     """
     first, second = dict(_fields(one)), dict(_fields(other))
     if first.keys() != second.keys():
@@ -25,7 +25,7 @@ def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, fl
 
 
 def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
-    """Return what two specifications share whose differences are in numbers alone."""
+    """Return the part that two specifications share if they differ only in numbers."""
     return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
 
 
@@ -58,6 +58,9 @@ def _is_near(one: Any, other: Any) -> bool:
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
-    """Return the differences in words: `learning_rate 0.0010000001 instead of 0.001`. The second number is the other's."""
+    """Return the differences as text: `learning_rate 0.0010000001 instead of 0.001`.
+
+    The second number belongs to the other specification.
+    """
     named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

@@ -1,4 +1,4 @@
-"""The closed set of comparisons an edition may use. Rules are data, and data cannot bring code."""
+"""The closed set of comparisons that an edition may use. Rules are data and cannot add code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fa_registry.records import Reading
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """fires: whether the limit is crossed, None where that cannot be said. reason: why not."""
+    """Result of a comparison with a limit: whether it fires, or None with the reason."""
 
     fires: bool | None
     reason: str = ""
@@ -18,7 +18,10 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class Operator:
-    """compare(observed, threshold, reference); words: how a report puts what is *required*."""
+    """A comparison and how a report describes the *required* side of the limit.
+
+    `compare` takes the observed reading, the threshold and the reference.
+    """
 
     compare: Callable[[Reading, float, Reading | None], LimitCheck]
     describe: str
@@ -26,10 +29,10 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fires when observed > threshold, both in the quantity's unit; on the limit it does not.
+    """Fire if observed > threshold, both in the metric's unit; not on the limit itself.
 
-    A scale that is no longer finite is above every limit. Cannot be said where the figure has no value, with its reason.
-    `reference` is not looked at.
+    An observed value that is no longer finite is above every limit. Without a value the result is None, with the
+    reason. `reference` is unused.
     """
     if observed.not_finite:
         return LimitCheck(True)
@@ -39,10 +42,10 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fires when observed < threshold, both in the quantity's unit; on the limit it does not.
+    """Fire if observed < threshold, both in the metric's unit; not on the limit itself.
 
-    Cannot be said where the figure has no value, one that is not finite included: no run collapsed because it exploded
-    (tests/protocol/test_engine.py). `reference` is not looked at.
+    Without a value the result is None; a value that is not finite has none: no run collapsed because it exploded
+    (tests/protocol/test_engine.py). `reference` is unused.
     """
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -50,9 +53,10 @@ def below(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fires when observed − reference < threshold; both are fractions 0..1, the threshold is in percentage points.
+    """Fire if observed − reference < threshold; not at the required margin itself.
 
-    So at the required margin exactly it does not. Cannot be said where either has no value. Source: D3 of arXiv 2606.21126.
+    Observed and reference are fractions 0..1, the threshold is in percentage points. Without one of the values the
+    result is None. Source: D3 of arXiv 2606.21126.
     """
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference
@@ -61,7 +65,7 @@ def below_reference_plus(observed: Reading, threshold: float, reference: Reading
 
 
 def margin_pp(accuracy: float, reference: float) -> float:
-    """accuracy − reference in percentage points, of two fractions.
+    """Return accuracy − reference in percentage points; both are fractions.
 
     Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary, and a run exactly on the limit would fail
     (tests/protocol/test_judges.py: exactly two points above frozen clears).

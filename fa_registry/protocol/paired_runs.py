@@ -1,4 +1,4 @@
-"""A run together with what it is compared with: its frozen control, or an accuracy its owner gave, and its other seeds."""
+"""A run with its frozen control or stated accuracy, and with its other seeds."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
 SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
-OTHER_SET = "the accuracy {accuracy:.6g} is no whole number of {samples} test samples: it is of another set"
-WHOLE = 0.01  # how far a count may be from a whole number: accuracies may have been float32 once
+OTHER_SET = "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples: it is from another set"
+WHOLE = 0.01  # largest deviation of a count from a whole number: accuracies may have been stored as float32
 SHOWN = 10
-COUNTED = ("complete", "diverged")  # without the diverged ones, a method would be judged by its luckier seeds
+COUNTED = ("complete", "diverged")  # without the diverged runs, a method would be judged only by its better seeds
 
 
 @dataclass(frozen=True)
 class ControlReference:
-    """What a run is compared with, and whose it is: the control's run id, or the words that say who gave it."""
+    """The value that a run is compared with and its origin: the control's run id, or a text."""
 
     reading: Reading
     run_id: str = ""
     text: str = "of the frozen control"
     doubt: str = ""
-    """why the control's value is not proven; empty where it is"""
+    """why the control's value is not proven; empty if it is"""
 
     @property
     def stated(self) -> bool:
-        """Whether there is a value, and this audit did not prove it."""
+        """Return whether there is a value that this audit did not prove."""
         return self.reading.value is not None and bool(self.doubt or not self.run_id)
 
 
 @dataclass(frozen=True)
 class RunWithControl:
-    """frozen: the frozen control of the same setting and seed, if there is one.
+    """A run with its frozen control.
 
-    rivals: several frozen controls of that setting and seed that differ; `frozen` is none of them then.
-    last_block: the control of the same setting and seed in which the last block alone is trained; see protocol.last_block.
+    Args:
+        record: the run.
+        frozen: the frozen control of the same setting and seed, if there is one.
+        rivals: frozen controls of that setting and seed if several differ; `frozen` is None then.
+        last_block: the control of that setting and seed that trains only the last block; see protocol.last_block.
     """
 
     record: RunRecord
@@ -61,7 +64,10 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Why its accuracy cannot be that of the whole test set; empty where it can, or where the set's size is not known."""
+        """Return why its accuracy cannot be that of the whole test set.
+
+        Empty if it can, or if the size of the test set is not known.
+        """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -69,7 +75,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Why its frozen control is not proven; empty where it is, and where there is none."""
+        """Return why its frozen control is not proven; empty if it is, or if there is no control."""
         if self.control:
             return ""
         if self.rivals:
@@ -78,13 +84,13 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
+        """Return the value to beat: the higher one of the frozen and the last-block control."""
         frozen = self._frozen_reference(quantity)
         trained = last_block.higher(frozen.reading, self, quantity)
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, quantity: str) -> ControlReference:
-        """Return the frozen control's value; one given by hand only where there is no control."""
+        """Return the frozen control's value; the author's stated value only if there is no control."""
         if self.rivals:
             return ControlReference(Reading(None, self.doubt))
         if self.frozen:
@@ -100,13 +106,20 @@ class RunWithControl:
 
 @dataclass(frozen=True)
 class Margins:
-    """accuracy − frozen accuracy over seeds, in percentage points. interval: of level `confidence`; None for fewer than two.
+    """Margin over the frozen controls over seeds: accuracy − frozen accuracy, in percentage points.
 
-    Student's t of the differences by seed. Where any frozen accuracy is `stated`, by its author or by a control that is not
-    proven, nothing is paired: `stated_difference`.
-    seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
-    cannot be of the whole test set. by_seed: seed → its margin. accuracy: the mean, a fraction; chance: 1 / number of classes, None
-    where that was not recorded.
+    Args:
+        mean: mean margin; None if no seed counts.
+        interval: Student's t interval of the differences by seed at level `confidence`; None for fewer than two seeds.
+        seeds: the seeds that count.
+        notes: notes for the reader, for example which seeds were left out and why.
+        stated: whether a frozen accuracy is stated by the author or of an unproven control. Then nothing is paired:
+            `stated_difference`.
+        other_set: whether some accuracy cannot be of the whole test set.
+        confidence: level of the interval.
+        by_seed: seed → its margin.
+        accuracy: the mean accuracy, a fraction.
+        chance: 1 / number of classes; None if not recorded.
     """
 
     mean: float | None
@@ -123,9 +136,10 @@ class Margins:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one method in one setting. Worked out once for all of them: a group may be large.
+    """The seeds of one method in one setting.
 
-    look: the how-many-th set of this method's seeds it is that an audit judges; see look_confidence.
+    Results are cached for all runs of the group, which may be large. `look` is the number of this interim analysis (1 =
+    first audit of this seed set); see look_confidence.
     """
 
     cases: tuple[RunWithControl, ...]
@@ -133,18 +147,21 @@ class SeedGroup:
 
     @cached_property
     def counted(self) -> Mapping[int, RunWithControl]:
-        """The case that counts of each seed: one seed trained again is no further sample."""
+        """Return the run that counts for each seed: a seed trained again is no further sample."""
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """The run that counts in the place of this one; None where this one counts, or repeats the one that does."""
+        """Return the run that counts instead of this one.
+
+        None if this run counts, or repeats the run that does.
+        """
         counted = self.counted[case.record.spec.seed].record
         same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
         return None if same else counted
 
     @cached_property
     def margins(self) -> Margins:
-        """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
+        """Return the group's margin over its controls: which seeds count, the mean, and the interval."""
         accuracies: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
         left_out, doubts, trained_alone = [], [], []
@@ -180,7 +197,7 @@ class SeedGroup:
         )
 
     def _repeated(self) -> Iterator[str]:
-        """Name the runs of a seed that do not count."""
+        """Yield the runs of each seed that do not count."""
         others: dict[int, list[str]] = {}
         for case in self.cases:
             if self.counted[case.record.spec.seed] is not case:
@@ -190,16 +207,19 @@ class SeedGroup:
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
-    """The first SHOWN as text and the number of the rest: every run of a large group repeats what is said of it."""
+    """Return the first SHOWN items as text and the number of the rest.
+
+    Every run of a large group repeats this text.
+    """
     rest = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
     return [*text, f"{rest} more {what}".strip()] if rest > 0 else text
 
 
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
-    """Why a run does not count; empty where it does."""
+    """Return why a run does not count; empty if it does."""
     if not is_intact(case.record):
-        return "its figures are not those of what is sealed"
+        return "its metrics do not match the recorded files"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
     if accuracy.reason:
@@ -209,15 +229,18 @@ def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlRefere
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Whether these adopted weights have counted already, under another seed; adds them to `weights` where not."""
+    """Return why adopted weights that already counted under another seed do not count again.
+
+    Weights that are new are added to `weights`.
+    """
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"it is the weights file of seed {weights[file]} again"
+    return f"its weights file is that of seed {weights[file]}, which counts already"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Whose word the accuracies of frozen controls are, where this audit did not prove them."""
+    """Yield for the frozen accuracies that this audit did not prove who stated them."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -237,7 +260,11 @@ def _estimated(
     one_sample: float | None,
     confidence: float,
 ) -> Margins:
-    """one_sample: None where every reference was measured here; else the accuracy that one sample of the test set is."""
+    """Return the margins over seeds.
+
+    Args:
+        one_sample: None if every reference was measured here; else the accuracy that one test sample contributes.
+    """
     if not accuracies:
         return Margins(None, None, (), tuple(notes), confidence=confidence)
     seeds = tuple(sorted(accuracies))
@@ -258,28 +285,28 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _one_sample(cases: Sequence[RunWithControl]) -> float:
-    """What one sample of the test set is of an accuracy; 0 where its size was not recorded."""
+    """Return the share of one test sample in the accuracy; 0 if the test set's size was not recorded."""
     return next((1 / samples for samples in map(_test_samples, cases) if samples), 0.0)
 
 
 def _test_samples(case: RunWithControl) -> int:
-    """How many the run's test set holds; 0 where that was not recorded."""
+    """Return the size of the run's test set; 0 if it was not recorded."""
     samples = case.record.measurements.conventions.get("test_samples")
     return samples if isinstance(samples, int) and samples > 0 else 0
 
 
 def chance_of(record: RunRecord) -> float | None:
-    """Return the accuracy of a guess, 1 / number of classes; None where the number was not recorded."""
+    """Return the accuracy of a guess, 1 / number of classes; None if the number was not recorded."""
     classes = record.measurements.conventions.get(CLASSES)
     return 1 / classes if isinstance(classes, int) and classes > 0 else None
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
-    """Return the accuracy of a guess where it is the same of all records; NaN where it differs or is not known."""
+    """Return the accuracy of a guess if it is the same for all records; else NaN."""
     chances = {chance_of(record) for record in records}
     return (chances.pop() if len(chances) == 1 else None) or math.nan
 
 
 def whole(count: float) -> bool:
-    """Whether it may be a number of samples."""
+    """Return whether a number may be a number of samples."""
     return abs(count - round(count)) <= WHOLE

@@ -1,4 +1,4 @@
-"""The closed set of ways to take one number out of a run's measurements, and the name of the same number by epoch."""
+"""The closed set of reductions of a run's metric to one number, and the metric's name by epoch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 from fa_registry.records import Measurements, Reading
 
-LEAST_NORM = 1e-12  # protocol.md §1 keeps growth from dividing by zero in the same way
+LEAST_NORM = 1e-12  # lower bound of a divisor, as for growth in protocol.md §1
 SiteReading = tuple[Reading, int | None]  # the reading, and the site it was read at
 
 
 def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
-    """The reading that `how` finds of a quantity, in the quantity's own unit, and its site 0..L; N/A where it was not measured.
+    """Return the reading of a metric (`quantity`) that the reduction `how` finds, and its site 0..L.
 
-    how: a name of NAMES; an edition that asks for another is refused when it is read. The site is None of a scalar, and where
-    nothing was measured.
+    The reading is in the metric's own unit, and N/A if the metric was not measured. The site is None for a scalar, and
+    if nothing was measured. `how` is a name of NAMES; an edition with another name is refused when it is read.
     """
     absent = Reading(None, f"{quantity} was not measured")
     if how == "scalar":
@@ -24,18 +24,21 @@ def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
 
 
 def trajectory(quantity: str, how: str) -> str:
-    """Under which headline of RunRecord.trajectory the same number stands by epoch; empty where there is none."""
+    """Return the metric in RunRecord.trajectory that has the same number by epoch; empty if none has."""
     name = TRAJECTORIES.get(how, "").format(quantity)
     return HEADLINES.get(name, name)
 
 
 def last_site(row: Sequence[Reading]) -> SiteReading:
-    """The reading at site L, whatever it is: one without a value stays without."""
+    """Return the reading at site L, also if it has no value."""
     return row[-1], len(row) - 1
 
 
 def max_over_sites(row: Sequence[Reading]) -> SiteReading:
-    """The largest; a site that is not finite before any other. A site without a value (growth at site 0) is passed over."""
+    """Return the largest reading; a site that is not finite comes first.
+
+    A site without a value (growth at site 0) is skipped.
+    """
     broken = [site for site, reading in enumerate(row) if reading.not_finite]
     known = [site for site, reading in enumerate(row) if reading.value is not None]
     if broken:
@@ -45,10 +48,10 @@ def max_over_sites(row: Sequence[Reading]) -> SiteReading:
 
 
 def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
-    """The largest by the first one's size, a ratio: how far the stream has grown since the embedding. Every site has to be known.
+    """Return the largest reading divided by the first: the growth of the stream since the embedding.
 
-    Not the growth from block to block, whose maximum can be small in a stream that grows steadily
-    (tests/protocol/test_rules.py holds the two apart). Source: the release before arXiv 2606.21126.
+    Every site needs a value. This is not the growth from block to block, whose maximum can be small in a stream that
+    grows steadily (tests/protocol/test_rules.py distinguishes the two). Source: the release before arXiv 2606.21126.
     """
     largest, site = max_over_sites(row)
     for place, reading in ((site, largest), *enumerate(row)):
@@ -58,11 +61,11 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
 
 
 def end_share(row: Sequence[Reading]) -> SiteReading:
-    """By how much of itself the mean over the sites changes when the first or the last of them is left out: the larger, 0 to ∞.
+    """Return the relative change of the mean over sites without its first or last site, 0 to ∞.
 
-    A change of sign is a change by more than the whole. The site is the end that carries the mean. "First" and "last" are of
-    the sites with a value, which need not be 0 and L. The paper's fa and dfa: .996 at site 3, 1.005 at site 0, numbered from
-    their first block (tests/protocol/test_takes.py).
+    The larger of the two changes counts; a change of sign is a change by more than 1. The site is the end that carries
+    the mean. "First" and "last" refer to the sites with a value, which need not be 0 and L. The paper's fa and dfa:
+    .996 at site 3, 1.005 at site 0, numbered from their first block (tests/protocol/test_takes.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:
@@ -85,4 +88,4 @@ TAKES: dict[str, Callable[[Sequence[Reading]], SiteReading]] = {
 }
 NAMES = ("scalar", *TAKES)
 TRAJECTORIES = {"scalar": "{}", "last_site": "{}_L", "max_over_sites": "{}_max"}
-HEADLINES = {"h_norm_L": "h_L"}  # logged under a shorter name than the others
+HEADLINES = {"h_norm_L": "h_L"}  # logged under a shorter name

@@ -1,4 +1,4 @@
-"""State in one sentence what the replays of an audit prove of a group of runs, and which measurements are as logged."""
+"""Sentences on what the replays of an audit prove, and which measurements are as logged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from fa_registry.records import Check, Integrity, RunRecord
 WHOLE, FIRST = (
     "whole training",
     "first steps",
-)  # subjects of a Check, as training.replay and training.replay_from_seed make them
+)  # subjects of a Check, as training.replay and training.replay_from_seed write them
 AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return what is proven of a group's training, `1 of 3 seeds replayed whole; first 8 steps of all`, one integrity a run."""
+    """Return what is proven of a group's training, `1 of 3 seeds replayed whole; first 8 steps of all`.
+
+    Args:
+        integrities: one per run.
+    """
     first = [
         check for one in integrities for check in one.checks if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
@@ -31,7 +35,7 @@ def proof(integrities: Sequence[Integrity]) -> str:
 
 
 def series_label(integrities: Sequence[Integrity]) -> str:
-    """Return how far the values by epoch are the author's word; empty where a replay recomputed every epoch of every run."""
+    """Return which values by epoch are as logged; empty if replays recomputed every epoch of every run."""
     found = [_whole(one) for one in integrities]
     if all(check is not None and check.rows > check.epochs for check in found):
         return ""
@@ -43,7 +47,7 @@ def series_label(integrities: Sequence[Integrity]) -> str:
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
-    """Return the end of a caption that says how far values by epoch are the author's word; empty where none are."""
+    """Return the end of a caption that states which values by epoch are as logged; empty if none are."""
     label = series_label(integrities)
     return f" Values by epoch are {label}." if label else ""
 

@@ -1,6 +1,6 @@
-"""Judging a run by a rule: one condition or several under a guard that speaks first, and the margin over seeds.
+"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds.
 
-From a number to a decision, from an epoch's figures to when a rule first fires, and from both to the Finding that pages print.
+Each step produces the Finding that pages print.
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ from fa_registry.statistics import far_value, level_text, look_confidence, scatt
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """outcome, state and guard as a Finding has them; fires: whether the rule does, None where that cannot be said.
+    """Outcome of a rule of limits, with outcome, state and guard as in a Finding.
 
-    reason: why it cannot. shown: the index in `Rule.conditions` of the condition that a finding shows.
+    Args:
+        outcome: the finding's outcome.
+        state: the finding's state.
+        fires: whether the rule fires; None if this is unknown.
+        reason: why it is unknown.
+        guard: the guard's reading if it fired.
+        shown: index in `Rule.conditions` of the condition that a finding shows.
     """
 
     outcome: str
@@ -37,12 +43,17 @@ class RuleOutcome:
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
-    """Whether a rule of limits fires: the leading condition or an alternative, then the guard, then those that must hold too.
+    """Return whether a rule of limits fires.
 
-    readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
-    with. Where neither the leading condition nor an alternative holds and one of them has no value, or where the guard has none,
-    the rule is not applicable, with the reason; a further condition is looked at only where all before it fire. Of a guard of two
-    conditions one without a value is left out.
+    First the leading condition or an alternative must fire, then the guard is checked, then the further conditions. The
+    rule is not applicable if neither the leading condition nor an alternative fires and one of them has no value, or if
+    the guard has no value. A further condition is checked only if all before it fire. Of a guard with two conditions,
+    one without a value is ignored.
+
+    Args:
+        rule: the rule.
+        readings: one per condition of `rule.conditions`, in their order and units.
+        reference: the value that the leading condition is compared with.
     """
     readings = list(readings)
     alternatives = [
@@ -62,7 +73,7 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
         (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
     known = [one for one in guards if one[2].fires is not None]
-    if guards and not known:  # what may be noise is neither cleared nor condemned
+    if guards and not known:  # without its guard the reading may be noise: it neither passes nor fails
         return _unknown(readings[0], guards[0][0], guards[0][2])
     if known and all(comparison.fires for *_, comparison in known):
         condition, reading, _ = known[0]
@@ -81,17 +92,17 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
 
 
 def fired_word(rule: Rule, shown: int) -> str:
-    """Return the word for the rule's firing by the condition at the index `shown`."""
+    """Return the rule's state if the condition at the index `shown` fires."""
     return (shown and rule.conditions[shown].fired) or rule.fired
 
 
 def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
-    """The readings of all the rule's conditions at one moment."""
+    """Return the readings of all the rule's conditions at one moment."""
     return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
 
 
 def compare(condition: Condition, reading: Reading) -> LimitCheck:
-    """One condition that needs no reference."""
+    """Compare a reading with a condition that needs no reference."""
     return OPERATORS[condition.fires].compare(reading, condition.threshold, None)
 
 
@@ -105,10 +116,10 @@ NOT_FOLLOWED = Reading(None, "not followed by epoch")
 
 
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
-    """The first epoch (0: initialisation) at which every condition of the rule holds.
+    """Return the first epoch (0: initialisation) at which every condition of the rule fires.
 
-    None if there is none, or where the rule needs a reference, other seeds or a figure that is not followed by epoch.
-    An adopted run was measured once, at its end: when it first fired nobody knows.
+    None if there is none, if the rule needs a reference, other seeds or a metric that is not recorded by epoch, or if
+    the run was adopted: an adopted run was measured only at its end.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None
@@ -125,7 +136,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
-    """Whether the rule fires on one epoch's measurements; None where that cannot be said from them alone."""
+    """Return whether the rule fires on one epoch's measurements; None if they do not suffice."""
     return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
 
 
@@ -136,9 +147,12 @@ def _by_epoch(rule: Rule) -> bool:
 def finding(
     rule: Rule, case: RunWithControl, outcome: str, observed: Reading, text: str, limits: str = "", **more: object
 ) -> Finding:
-    """words: what was observed, as the sentence puts it. limits: what is required, where that is not the rule's conditions.
+    """Return the Finding of a rule on a run.
 
-    more: fields of Finding that are this judgement's own.
+    Args:
+        text: the observed value, as the sentence states it.
+        limits: the requirement, if it is not that of the rule's conditions.
+        more: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -163,13 +177,16 @@ def finding(
 
 
 def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
-    """Return the limits of a rule beside that of the condition at the index `shown`."""
+    """Return the limits of all conditions except the one at the index `shown`."""
     others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
     return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
 
 
 def required(rule: Rule) -> str:
-    """Describe what a run has to show: every alternative kept, or one of the further conditions; the guard always."""
+    """Return the requirement as text.
+
+    It is met if every alternative is kept, or one of the further conditions; the guard is always required.
+    """
     kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
     either = " or ".join([kept, *map(named_limit, rule.also)])
     guarded = " or ".join(map(named_limit, rule.guards))
@@ -177,7 +194,7 @@ def required(rule: Rule) -> str:
 
 
 def named_limit(condition: Condition) -> str:
-    """Return the limit with the symbol of the metric that has to keep it."""
+    """Return the limit with the symbol of its metric."""
     return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
 
 
@@ -186,17 +203,17 @@ def limit(condition: Condition) -> str:
 
 
 def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **more: object) -> Finding:
-    """A control is not judged against itself."""
+    """Return a skipped finding: a control is not judged against itself."""
     reason = f"this run is the {case.record.spec.control} control"
     return finding(rule, case, "skipped", observed, reason, **more)
 
 
 UNDECIDED, STATED, OTHER_SET, AT_CHANCE = "UNDECIDED", "STATED", "OTHER SET", "AT CHANCE"
-MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
+MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy
 
 
 def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """One run's figure against its limit, and against the frozen control where the rule asks for one."""
+    """Judge one run's metric by its limit, and by the frozen control if the rule has a reference."""
     observed, site = take(rule.quantity, rule.take, case.record.measurements)
     if case.control and rule.reference:
         return skipped_control(rule, case, observed, site=site)
@@ -226,7 +243,10 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
-    """With a figure that nobody measured here, or that is not of the test set, nothing passes; what fails even so, fails."""
+    """Turn a pass into a warning if the reference is stated or the accuracy is of another set.
+
+    A fail stays a fail.
+    """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 
@@ -245,7 +265,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """The margin over the frozen control with its interval over seeds: it clears, undercuts, or decides nothing."""
+    """Judge the margin over the frozen control by its interval over seeds."""
     limits = f"{limit(rule.conditions[0])} by the whole {level_text(look_confidence(group.look))} interval over seeds"
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
@@ -288,25 +308,25 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Name the seed that lies far from the others; empty where none does."""
+    """Return a sentence on the seed that is far from the others; empty if there is none."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
     seed = list(margins.by_seed)[index]
     return (
-        f"seed {seed} lies far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
+        f"seed {seed} is far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
         f"{criterion.least:g} pp from the nearest), so that no interval over them decides"
     )
 
 
 def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
-    """outcome, state, and what the sentence says of the estimate."""
+    """Return outcome, state, and the sentence's text on the estimate."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
         return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
     low, high = margins.interval
-    why = f", since this is look {look} at a set of its seeds that changed after an audit:" if look > 1 else ""
+    why = f", since this is interim analysis {look}: its seeds changed after an audit;" if look > 1 else ""
     text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text

@@ -1,4 +1,4 @@
-"""Rules and editions: what a run is judged by, as data. Read from TOML (YAML 1.1 would read `1e-8` as a string)."""
+"""Rules and editions as data, read from TOML (YAML 1.1 would read `1e-8` as a string)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,21 @@ STRICT = "2026-05:strict"  # the published code: any rule that fires is a FAIL
 
 @dataclass(frozen=True)
 class Edition:
-    """A versioned set of rules. name: with its variant, `2026-05:strict`.
+    """A versioned set of rules.
 
-    fail_if: a run fails when every rule of any one list fires; strict: when any rule does.
-    labels: the words of the verdict's outcomes where they are not the house's (verdict.WORDS).
-    overrides: thresholds that are not the file's (`D1.threshold` → value). based_on: the shipped edition that a user's own
-    file says it is based on, else the one it shares most rules with; empty where it shares none, and of a shipped one.
+    Args:
+        name: with its variant, `2026-05:strict`.
+        title: its requirements in one line.
+        source: source of the edition.
+        fail_if: a run fails if every rule of any one list fires.
+        rules: the rules in the order of the pages.
+        digest: SHA-256 of its file.
+        strict: a run fails if any gating rule fires.
+        labels: labels of the verdict's outcomes that differ from verdict.TEXT.
+        overrides: thresholds that differ from the file (`D1.threshold` → value).
+        based_on: the built-in edition that a user's file names, else the one that shares most rules; empty if none
+            does, and for a
+            built-in edition.
     """
 
     name: str
@@ -43,12 +52,12 @@ class Edition:
 
     @property
     def shipped(self) -> bool:
-        """Whether it is this installation's own file; other thresholds are recorded as overrides."""
+        """Return whether it is this installation's own file; changed thresholds are recorded as overrides."""
         return digests().get(self.name) == self.digest
 
     @property
     def reference(self) -> EditionReference:
-        """The edition as reports name it, with its differences to the shipped one that it is, or is based on."""
+        """Return the edition as reports name it, with its differences to the built-in edition."""
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)
@@ -60,10 +69,17 @@ class Edition:
 
 
 def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edition:
-    """An edition by the name of a shipped file or the path of a user's .toml, either with `:variant` behind it.
+    """Return a built-in edition by name or a user's edition by path.
 
-    overrides: `D1` or `D1.threshold` → the rule's threshold, `D2.gain` → that of its further condition on gain; they are
-    recorded in the edition. Raises UnknownName or InvalidFields, the latter with every wrong field.
+    Args:
+        name: name, or path of a .toml file; each optionally with `:variant`.
+        overrides: `D1` or `D1.threshold` → the rule's threshold, `D2.gain` → that of its further condition on gain;
+            they are
+            recorded in the edition.
+
+    Raises:
+        UnknownName: there is no such edition or variant.
+        InvalidFields: with every wrong field.
     """
     path, variant = _located(name)
     raw, digest = read_toml(path, f"edition {name}")
@@ -71,20 +87,27 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
 
 
 def shipped() -> tuple[str, ...]:
-    """The names of all shipped editions, each followed by its variants."""
+    """Return the names of all built-in editions, each followed by its variants."""
     return tuple(digests())
 
 
 @functools.cache
 def shipped_editions() -> tuple[Edition, ...]:
-    """All shipped editions, in the order of `shipped`."""
+    """Return all built-in editions in the order of `shipped`."""
     return tuple(load_edition(name) for name in shipped())
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """The edition that a TOML table says, or its variant, if one is named; InvalidFields names all fields that are wrong.
+    """Return the edition of a TOML table, or its variant.
 
-    digest: SHA-256 of the file, which says whether it is a shipped one. subject: whom the error speaks of.
+    Args:
+        raw: the TOML table.
+        digest: SHA-256 of the file, which decides whether it is built in.
+        subject: name of the file in error messages.
+        variant: name of the variant, if any.
+
+    Raises:
+        InvalidFields: with every wrong field.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -102,10 +125,15 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """The edition with other thresholds, which it records; InvalidFields names every override that fits no rule.
+    """Return the edition with other thresholds, which it records.
 
-    overrides: as for load_edition, each in the unit of its condition: percentage points of a margin, where an accuracy is a
-    fraction.
+    Args:
+        edition: the edition.
+        overrides: as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
+            for an accuracy.
+
+    Raises:
+        InvalidFields: with every override that fits no rule.
     """
     places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, places, edition.name)
@@ -115,9 +143,9 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
 
 
 def _located(name: str) -> tuple[Path, str | None]:
-    """The edition's file, and the variant that is asked for; None where none is."""
+    """Return the edition's file and the name of the variant, None if no variant is named."""
     stem, colon, variant = str(name).rpartition(":")
-    if not colon or variant.endswith(".toml"):  # a drive's colon stands before a path
+    if not colon or variant.endswith(".toml"):  # the colon belongs to a drive letter
         stem, variant = str(name), None
     if stem.endswith(".toml"):
         return Path(stem), variant
@@ -128,7 +156,11 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """changes: (rule, quantity of a further condition, or nothing for the leading one) → threshold."""
+    """Return the rule with other thresholds.
+
+    Args:
+        changes: (rule, metric of a further condition, or "" for the leading one) → threshold.
+    """
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

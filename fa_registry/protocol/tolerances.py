@@ -1,43 +1,46 @@
-"""How far a metric may move when another configuration recomputes it."""
+"""Tolerances: how much a metric may differ when another configuration recomputes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SAFETY = 10.0  # times the largest deviation of docs/measured/configurations.json
-GROSS_SHARE = 0.1  # of a metric's own size: no configuration deviates so far
-GROSS, MOST_GROSS = 1000.0, 0.1  # times the absolute tolerance, at most this: of what may be near zero
+SAFETY = 10.0  # factor on the largest deviation of docs/measured/configurations.json
+GROSS_SHARE = 0.1  # share of the metric's own size that no configuration deviates by
+GROSS, MOST_GROSS = 1000.0, 0.1  # for values near zero: this factor times the absolute tolerance, but at most this
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest deviation that another configuration explains: |a − b| ≤ max(relative · max(|a|, |b|), absolute)."""
+    """The largest deviation that another configuration explains.
+
+    It is |a − b| ≤ max(relative · max(|a|, |b|), absolute).
+    """
 
     relative: float = 1e-6
     absolute: float = 0.0
 
     def allowed(self, before: float, after: float) -> float:
-        """Return the largest deviation that is allowed between values of this size."""
+        """Return the largest allowed deviation between values of this size."""
         return max(self.relative * max(abs(before), abs(after)), self.absolute)
 
     def allows(self, before: float, after: float) -> bool:
-        """Whether the deviation is within the tolerance."""
+        """Return whether the deviation is within the tolerance."""
         return abs(before - after) <= self.allowed(before, after)
 
     def is_gross(self, before: float, after: float) -> bool:
-        """Whether no configuration explains the deviation, so that the run's files are changed."""
+        """Return whether no configuration explains the deviation, so that the run's files were changed."""
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(before - after) > max(GROSS_SHARE * max(abs(before), abs(after)), near_zero)
 
 
-# By the beginning of the metric's name, the first that fits. Source: docs/measured/configurations.json, times SAFETY, and nowhere
-# less than what was allowed before it was measured. Cosines and distances pass through zero and are compared absolutely. A norm
-# may be 1e-9: it is compared by its own size, and absolutely only by what float32 leaves of a gradient that is fitted away.
+# By the first prefix of the metric's name that fits. Source: docs/measured/configurations.json, times SAFETY, and never
+# less than what earlier releases allowed. Cosines and distances pass through zero and are compared absolutely. A norm
+# may be 1e-9: it is compared by its own size, and absolutely only by the float32 rounding of a fitted-away gradient.
 COUNT = Tolerance()
 TOLERANCES: dict[str, Tolerance] = {
     "gamma_samples": COUNT,
     "rho_defined": COUNT,
-    "gamma_null_p": Tolerance(absolute=0.05),  # one place in a ranking among 20, the fewest that are drawn
+    "gamma_null_p": Tolerance(absolute=0.05),  # one rank among 20, the smallest number of draws
     "gamma_null": Tolerance(absolute=1e-4),
     "gamma_block_input": Tolerance(absolute=2e-3),
     "gamma": Tolerance(absolute=2e-6),
@@ -55,11 +58,11 @@ TOLERANCES: dict[str, Tolerance] = {
     "growth": Tolerance(relative=5e-6),
     "growth_init": Tolerance(relative=5e-6),
     "h_": Tolerance(relative=2e-6),
-    "reference_check": Tolerance(relative=1e-2, absolute=1e-3),  # below the check's own limit only rounding is left
+    "reference_check": Tolerance(relative=1e-2, absolute=1e-3),  # below the check's own limit only rounding remains
 }
 DEFAULT = Tolerance()
 
 
 def tolerance_of(name: str) -> Tolerance:
-    """The tolerance of a metric by the beginning of its name."""
+    """Return the tolerance of a metric by the prefix of its name."""
     return next((tolerance for start, tolerance in TOLERANCES.items() if name.startswith(start)), DEFAULT)

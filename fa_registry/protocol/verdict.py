@@ -1,4 +1,4 @@
-"""The one place where findings become a verdict. Exit code, MLflow tag and every page call this."""
+"""Computation of a verdict from findings. Exit code, MLflow tag and every page use it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from fa_registry.protocol.evidence_rules import fails_outright
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
-PROVISIONAL = "PROVISIONAL"  # the state of what may come out otherwise once the evidence is whole
+PROVISIONAL = "PROVISIONAL"  # state of a finding that may change when the evidence is complete
 SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # mildest first
 NOT_JUDGED = "NOT JUDGED"
 TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
 
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
-    """The verdict of one run: CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's words) with its flags.
+    """Return the verdict of one run with its flags.
 
-    Only gating findings count. fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method is not
-    what its card says. incomplete: something is missing or broke, and what is there does not already fail. warn: something
-    fired, could not be decided, or was waived. Missing is never a pass. Figures that are not those of what is sealed are judged
-    by no rule: NOT JUDGED, and incomplete, whatever they say. Raises nothing.
+    It is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
 
-    The branches below stand in the order of precedence; the truth tables of two editions are in tests/protocol/test_verdict.py.
-    Source: arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
+    - fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method does not match its card.
+    - incomplete: something is missing or broke, and the rest does not already fail.
+    - warn: something fired, could not be decided, or was waived. A missing finding is never a pass.
+
+    A run whose metrics do not match its recorded files is judged by no rule: NOT JUDGED, incomplete. The branches below
+    are in the order of precedence; the truth tables of two editions are in tests/protocol/test_verdict.py. Source:
+    arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
     """
     if not is_intact(record):
         return Verdict("incomplete", NOT_JUDGED)
@@ -49,14 +51,14 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Whether a run is evidence of anything: nothing that was held against its sealed files differs."""
+    """Return whether a run is evidence: no check of its recorded files differs."""
     return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:
-    """`D1` where it fires, else with the word for what it is: `D2 noisy`, `D3 undecided`, `D3 waived`.
+    """Return `D1` if it fires, else with its state: `D2 noisy`, `D3 undecided`, `D3 waived`.
 
-    One that fires on a figure that stands in for another, which FAProtocol alone allows, is marked too: `D3 provisional`.
+    A rule that fires on a substitute metric, which only FAProtocol allows, is marked too: `D3 provisional`.
     """
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
@@ -65,7 +67,7 @@ def _flag(finding: Finding) -> str:
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of several seeds: the most severe one, with every flag that any seed raised."""
+    """Return the verdict of several seeds: the most severe one, with the flags of all seeds."""
     of_seeds = list(verdicts)
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])
@@ -76,7 +78,10 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(word: str, flags: Sequence[str]) -> str:
-    """`FAIL(D1+D3)`; `WARN(D1; D3 waived)`: a word belongs to one rule alone; after a colon a list, `needs walk-back: a, d`."""
+    """Return the label with its flags, such as `FAIL(D1+D3)` or `WARN(D1; D3 waived)`.
+
+    A state belongs to one rule only. After a colon the flags are a list: `needs walk-back: a, d`.
+    """
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]
     fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
@@ -85,7 +90,10 @@ def verdict_label(word: str, flags: Sequence[str]) -> str:
 
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:
-    """0 all pass (a warning passes), 1 some run fails, 3 something is incomplete or was tampered with."""
+    """Return 0 if all pass, 1 if a run fails, 3 if something is incomplete or tampered with.
+
+    A warning counts as a pass.
+    """
     outcomes = {verdict.outcome for verdict in verdicts}
     if integrity_failed or "incomplete" in outcomes:
         return 3

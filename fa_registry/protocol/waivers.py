@@ -1,4 +1,4 @@
-"""Waivers: a person's decision that a finding shall not count, with reason, name and an end. Never a plain pass."""
+"""Waivers: decisions of a person that a finding does not count, with reason, name and end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from fa_registry.records import Finding, RunRecord, Waiver
 TEXTS = ("rule", "reason", "author")
 DATES = ("date", "expiry")
 WHERE = ("run", "method")
-LEAST_RUN = 6  # a shorter beginning of a run id may meet runs its author never saw
+LEAST_RUN = 6  # characters; a shorter prefix of a run id may match runs that the waiver's author does not know
 WAIVABLE = ("fail", "warn")
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """The waivers of a file: `[[waiver]]` with rule, run or method, reason, author, date and expiry (ISO 8601, last valid day).
+    """Return the waivers of a TOML file.
 
-    One whose expiry lies before `today` is returned as expired: it has no effect and is shown. Raises InvalidFields with
-    every wrong field of every waiver.
+    Each `[[waiver]]` has rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
+    whose expiry is before `today` is returned as expired: it has no effect and is shown.
+
+    Raises:
+        InvalidFields: with every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
@@ -39,7 +42,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
-    """The finding, waived if it failed or warns and a waiver in force speaks of its rule and of this run."""
+    """Return the finding, waived if it failed or warns and a waiver in force matches it."""
     if finding.outcome not in WAIVABLE:
         return finding
     for waiver in waivers:
@@ -50,14 +53,14 @@ def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Fi
 
 
 def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tuple[str, ...]:
-    """A remark for every waived rule that no edition at hand has: a misspelt waiver does nothing, and must say so."""
+    """Return a remark for every waived rule that no loaded edition has, such as a misspelt one."""
     known = {rule.code for edition in editions for rule in edition.rules}
     names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known)
     return tuple(f"a waiver without effect: {unknown_name_text('rule', name, known)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """A remark for every waiver in force that speaks of none of the runs: a misspelt one does nothing, and must say so."""
+    """Return a remark for every waiver in force that matches no run, such as a misspelt one."""
     methods = {record.spec.method_label for record in records}
     idle = [
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
@@ -70,7 +73,10 @@ def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tup
 
 
 def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
-    """method is the label of the reports, `dfa+pen λ=0.01`: a waiver for dfa does not reach its other variants."""
+    """Return whether a waiver matches a run.
+
+    `method` is the label of the reports, `dfa+pen λ=0.01`: a waiver for dfa does not match its other variants.
+    """
     if waiver.run:
         return record.run_id.startswith(waiver.run)
     return bool(waiver.method) and record.spec.method_label == waiver.method
@@ -104,13 +110,13 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
         elif days[name] is None:
             yield f"{name}: expected a date as 2026-11-30, found {jsonio.describe_value(table[name])}"
     if days.get("date") and days["date"] > today:
-        yield f"date: {days['date']} lies after today, {today}: a waiver holds from the day it was given"
+        yield f"date: {days['date']} is after today, {today}: a waiver is valid from the day it was given"
     if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:
-        yield f"expiry: {days['expiry']} lies before the waiver's own date {days['date']}"
+        yield f"expiry: {days['expiry']} is before the waiver's own date {days['date']}"
 
 
 def _day(value: Any) -> datetime.date | None:
-    """Of a TOML date, or of text in the one form YYYY-MM-DD: fromisoformat alone would take 2026-W48 too."""
+    """Return the day of a TOML date or of a text YYYY-MM-DD; fromisoformat alone would accept 2026-W48."""
     if isinstance(value, datetime.datetime):
         return None
     if isinstance(value, datetime.date):

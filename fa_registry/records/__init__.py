@@ -1,7 +1,7 @@
-"""The records that travel through the house: RunSpec → RunRecord → Finding → AuditReport.
+"""The records that the package's modules exchange: RunSpec → RunRecord → Finding → AuditReport.
 
-All are frozen, go JSON → object → JSON unchanged, and hold no NaN: a number that does not exist is a Reading
-with the reason why.
+All records are frozen and convert to JSON and back unchanged. They contain no NaN: a number that does not exist is a
+Reading with the reason.
 """
 
 from fa_registry.records.audits import (

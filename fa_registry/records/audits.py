@@ -1,4 +1,4 @@
-"""What an audit says of runs: findings, verdicts, and the report that holds them."""
+"""Records of an audit: findings, verdicts, and the report that contains them."""
 
 from __future__ import annotations
 
@@ -18,109 +18,111 @@ OUTCOMES = get_args(Outcome)
 
 @dataclass(frozen=True)
 class FurtherLimit:
-    """What a rule asks for beside its leading condition."""
+    """The limit of a rule's further condition."""
 
     quantity: str
-    """which figure is compared"""
+    """the metric that is compared"""
     threshold: float
-    """with what"""
+    """the limit"""
 
 
 @dataclass(frozen=True)
 class GuardReading:
-    """What the guard of a rule saw where it fired."""
+    """The reading of a rule's guard that fired."""
 
     quantity: str
-    """which figure it watches"""
+    """the guard's metric"""
     crossed: str
-    """the side of its limit, an operator of the editions"""
+    """the side of the limit that it crossed, an operator of the editions"""
     observed: Reading
-    """the figure"""
+    """the observed value"""
     site: int | None = None
-    """where it was observed, 0..L; null where it is no figure of one site"""
+    """the site, 0..L; null if the metric is not measured by site"""
     mean: float | None = None
-    """of the quantity over the sites that count, where `observed` is a share of it; null else"""
+    """mean of the metric over the sites that count, if `observed` is a share of it; else null"""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's judgement of one run, the limit travelling with it."""
+    """One rule's judgement of one run, with the limit that was applied."""
 
     rule: str
     """code of the rule"""
     title: str
-    """of the rule, in words"""
+    """title of the rule"""
     outcome: Outcome
-    """pass (it clears); warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error (it crashed);
-    not_applicable (a figure is missing); skipped (the edition lets it); waived
+    """pass (it clears); warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error
+    (it crashed); not_applicable (a metric is missing); skipped (the edition allows it); waived
     """
     quantity: str
-    """which figure it looks at"""
+    """the metric that it judges"""
     observed: Reading
-    """with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group"""
+    """the observed value; with `interval` (low, high) if it is an estimate over the `seeds` runs of the group"""
     required: str
-    """the limit, in words, with its unit"""
+    """the limit as text, with its unit"""
     sentence: str
     """required and observed in one sentence"""
     run_id: str
     """the run it judges"""
     state: str = ""
-    """the rule's word for what it saw, e.g. OK, EXPLODED, AT FLOOR, CONVERGED, NOISY, CLEARS, UNDERCUT, UNDECIDED"""
+    """the rule's state, e.g. OK, EXPLODED, AT FLOOR, CONVERGED, NOISY, CLEARS, UNDERCUT, UNDECIDED"""
     gating: bool = True
-    """whether the verdict looks at it"""
+    """whether the verdict uses it"""
     threshold: float | None = None
     """the limit as a number"""
     site: int | None = None
-    """where it was observed, 0..L; null where it is no figure of a site"""
+    """the site, 0..L; null if the metric is not measured by site"""
     interval: tuple[float, float] | None = None
     """interval (low, high) of the observed estimate"""
     seeds: int = 1
-    """how many runs it was observed over"""
+    """number of runs it was observed over"""
     reference_run_id: str = ""
-    """of the control it was compared with"""
+    """run id of the control it was compared with"""
     first_fire: int | None = None
-    """first epoch at which the rule fires; null where it never does or cannot be followed"""
+    """first epoch at which the rule fires; null if it never does or the epochs were not recorded"""
     detail: str = ""
     """the traceback of an error, or who waived it, when and why"""
     stated: bool = False
-    """it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control is not proven; over
-    seeds, that of any of them. It is never a pass then, but STATED at best
+    """whether it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control
+    is not proven; over seeds, that of any of them. It is never a pass then, but STATED at best
     """
     confidence: float | None = None
-    """the level of that interval; none without one, and in reports of older releases, where it was 0.95"""
+    """the level of that interval; null without one, and in reports of older releases, where it was 0.95"""
     look: int = 1
-    """the how-many-th set of the group's seeds an audit judged, from 1; the more looks, the higher the level"""
+    """number of this interim analysis (1: first audit of this set of seeds); later analyses use a higher confidence
+    level
+    """
     further: tuple[FurtherLimit, ...] = ()
-    """the limits of the rule's further conditions, its guard's last"""
+    """the limits of the rule's further conditions, those of its guard last"""
     crossed: str = ""
-    """where the rule fires, how: the operator of its leading condition (above, below, below_reference_plus); empty where it
-    does not, and in reports of older releases
+    """the operator of its leading condition (above, below, below_reference_plus) if the rule fires; empty if it does
+    not, and in reports of older releases
     """
     guard: GuardReading | None = None
-    """what the rule's guard saw, where it fired"""
+    """the reading of the rule's guard, if it fired"""
     limit: str = ""
-    """as `required`, without the unit; empty where no edition set one, and in reports of older releases. An edition is free in
-    its words: whoever asks what a finding means asks these
+    """as `required`, without the unit; empty if no edition set one, and in reports of older releases. Editions choose
+    their labels freely, so the meaning of a finding is in its fields
     """
     basis: str = ""
-    """on what its interval over seeds rests; empty without one, and in reports of older releases"""
+    """the assumption of its interval over seeds; empty without one, and in reports of older releases"""
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Every figure that the rule looks at, the leading one first."""
+        """Return every metric that the rule uses, the leading one first."""
         return (self.quantity, *(further.quantity for further in self.further))
 
 
 @dataclass(frozen=True)
 class Verdict(NotebookRepr):
-    """What the findings amount to."""
+    """The verdict that follows from the findings."""
 
     outcome: Literal["control", "pass", "warn", "incomplete", "fail"]
-    """mildest first"""
+    """outcome, mildest first"""
     label: str
-    """what people read, e.g. `FAIL(D1+D3)`"""
+    """label on pages, e.g. `FAIL(D1+D3)`"""
     flags: tuple[str, ...] = ()
-    """the rules that fired, or their word: `D1`, `D3 undecided`"""
+    """the rules that fired, or their state: `D1`, `D3 undecided`"""
 
 
 @dataclass(frozen=True)
@@ -130,31 +132,31 @@ class RunAudit(NotebookRepr, SpilledFields):
     SPILLED_FIELDS = ("findings",)
 
     record: RunRecord
-    """what the run is and what was measured"""
+    """the run's specification and measurements"""
     findings: tuple[Finding, ...]
-    """one a rule of the leading edition"""
+    """one per rule of the leading edition"""
     verdict: Verdict
-    """by the leading edition"""
+    """verdict by the leading edition"""
     frozen_run_id: str = ""
-    """of the frozen control it was compared with; empty where there is none"""
+    """run id of the frozen control it was compared with; empty if there is none"""
     frozen_doubt: str = ""
-    """why no frozen control is the reference: what of it is not proven, or which controls differ; empty where one is proven,
-    where there is none, and in reports of older releases
+    """why no frozen control is the reference: what is not proven, or which controls differ; empty if one is proven, if
+    there is none, and in reports of older releases
     """
 
 
 @dataclass(frozen=True)
 class Judgement(SpilledFields):
-    """What another edition than the leading one says of a run."""
+    """Findings and verdict of a run by an edition other than the leading one."""
 
     SPILLED_FIELDS = ("findings",)
 
     run_id: str
     """id of the run in the tracking store"""
     findings: tuple[Finding, ...]
-    """one a rule of that edition"""
+    """one per rule of that edition"""
     verdict: Verdict
-    """by that edition"""
+    """verdict by that edition"""
 
 
 @dataclass(frozen=True)
@@ -162,31 +164,31 @@ class SecondOpinion:
     """Another edition's judgement of every run of the report, in the report's order."""
 
     edition: EditionReference
-    """who judges"""
+    """the edition that judges"""
     judgements: tuple[Judgement, ...]
-    """one a run, in the report's order"""
+    """one per run, in the report's order"""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """A person's decision that a rule's finding on a run (or on every run of a method) shall not count, until `expiry`."""
+    """A person's decision that a finding on a run, or on a method's runs, does not count until `expiry`."""
 
     rule: str
     """code of the rule"""
     reason: str
-    """in the author's words"""
+    """the author's reason"""
     author: str
-    """who decided"""
+    """the person who decided"""
     date: str
-    """when, ISO 8601"""
+    """first day, ISO 8601"""
     expiry: str
-    """until when, ISO 8601"""
+    """last day, ISO 8601"""
     run: str = ""
-    """a run id or its beginning; empty with `method` given"""
+    """a run id or its prefix; empty if `method` is given"""
     method: str = ""
-    """every run of this method, where no run is named"""
+    """label of a method, for all of its runs; empty if `run` is given"""
     expired: bool = False
-    """at the time of the audit"""
+    """whether it had expired at the time of the audit"""
 
 
 ExclusionKind = Literal["integrity", "ended early", "not trained", "half-written", "broken"]
@@ -195,44 +197,44 @@ EXCLUSION_KINDS = get_args(ExclusionKind)
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A run that was selected but cannot be judged, and why; shown, never dropped in silence."""
+    """A run that was selected but cannot be judged, with the reason; pages always show it."""
 
     run_id: str
     """id of the run in the tracking store"""
     name: str
-    """of the run; untrusted text"""
+    """name of the run; untrusted text"""
     reason: str
     """why it cannot be judged"""
     failure: str = ""
     """the traceback of a broken run"""
     method: str = ""
-    """the method's label; empty in reports of older releases, as the four below"""
+    """the method's label; empty in reports of older releases, as are the four fields below"""
     setting: str = ""
     """the setting's readable name"""
     spec: RunSpec | None = None
-    """none where it cannot be read"""
+    """the run's specification; null if it cannot be read"""
     kind: Literal[ExclusionKind, ""] = ""
-    """the same in a word"""
+    """category of the reason"""
     integrity: Integrity | None = None
-    """what was held against the run's files, where they could be read. Reports of older releases hold none of these five"""
+    """the checks of the run's files, if they could be read; reports of older releases have none of these five fields"""
 
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run of the store that the audit left out although it is of a method and setting that it judged."""
+    """A run of the store that was not audited although its method and setting were."""
 
     run_id: str
     """id of the run in the tracking store"""
     spec: RunSpec
-    """its specification: of a judged group but for the seed"""
+    """its specification, which equals that of a judged group except for the seed"""
     setting: str
-    """readable name"""
+    """readable name of the setting"""
     status: str
-    """as the run's tag has it, and what its files say against it"""
+    """status in the run's tag, and what in its files contradicts it"""
     finished: bool
-    """whether it was trained to its end"""
+    """whether its training ended"""
     deleted: bool = False
-    """whether somebody deleted it in MLflow"""
+    """whether it was deleted in MLflow"""
     newer: bool = False
     """whether it was started after the judged run of its specification"""
 
@@ -242,110 +244,111 @@ class SelectionSummary:
     """How the runs were chosen."""
 
     study: str
-    """whose specifications were asked for; empty where runs were chosen by id or by experiment"""
+    """the study whose specifications were selected; empty if runs were chosen by id or by experiment"""
     asked: Mapping[str, str] = field(default_factory=dict)
-    """what was asked for instead of the file's own, by option: `seeds` → `42, 123`"""
+    """options that replace values of the study's file: `seeds` → `42, 123`"""
     others: int = 0
-    """runs of the study with other specifications, which were not audited"""
+    """number of runs of the study with other specifications, which were not audited"""
     superseded: int = 0
-    """older finished runs of the audited specifications, passed over for the newest"""
+    """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
-    """every further run of the store of a method and setting that was judged; null in older reports, which did not look"""
+    """all other runs in the store of a judged method and setting; null in older reports, which did not search for them
+    """
     beside: tuple[OtherRun, ...] | None = None
-    """every run of the store whose specification is a judged one's but for numbers that differ by at most 1 %, judged ones too:
-    settings that were tried beside it; null in older reports, which did not look
+    """all runs in the store, judged ones too, whose specification differs from a judged one only by at most 1 % in
+    numbers: settings that were tried as well; null in older reports, which did not search for them
     """
 
 
 @dataclass(frozen=True)
 class RuleDifference:
-    """One point in which the rules that judged differ from the shipped edition they are based on."""
+    """One difference between the rules that judged and the built-in edition that they are based on."""
 
     rule: str
-    """its code; empty for a field of the edition itself (fail_if, strict, labels)"""
+    """code of the rule; empty for a field of the edition itself (fail_if, strict, labels)"""
     field: str
-    """its name, `also gain threshold` for one of a further condition, `rule` for a rule that only one of the two has"""
+    """name of the field; `also gain threshold` for a further condition, `rule` for a rule that only one edition has"""
     shipped: Scalar | None
-    """the value in the shipped edition; null where it has none"""
+    """the value in the built-in edition; null if it has none"""
     this: Scalar | None
-    """the value in this one; null where it has none"""
+    """the value in this edition; null if it has none"""
 
 
 @dataclass(frozen=True)
 class EditionReference:
-    """Which rules judged, and how far they are those of a shipped edition. Any override makes the edition "modified"."""
+    """The edition that judged, with its differences to a built-in one; any override makes it "modified"."""
 
     name: str
-    """of the edition"""
+    """name of the edition"""
     title: str
-    """of the edition, in words"""
+    """title of the edition"""
     source: str
-    """who says so"""
+    """source of the edition"""
     digest: str
     """SHA-256 of the edition's file"""
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
-    """`rule.threshold` → the number that was used instead; any makes the edition modified"""
+    """`rule.threshold` → the number that was used instead; any override makes the edition modified"""
     shipped: bool | None = None
-    """whether the file is the one of that name that shipped with the release that judged; null in older reports, which did not
-    say
+    """whether the file is the built-in one of that name in the release that judged; null in older reports, which did
+    not record it
     """
     based_on: str = ""
-    """of a user's own edition, the shipped one it is based on; empty where it shares no rule with any"""
+    """the built-in edition that a user-supplied one is based on; empty if it shares no rule with any"""
     differences: tuple[RuleDifference, ...] = ()
-    """to that edition; overridden thresholds among them"""
+    """differences to that edition, overridden thresholds included"""
 
 
 @dataclass(frozen=True)
 class ReplayedRun:
-    """A run that was chosen to be trained again to its end."""
+    """A run that was chosen to be replayed completely."""
 
     run_id: str
     """id of the run in the tracking store"""
     outcome: CheckOutcome
     """agrees, differs, or not possible"""
     detail: str = ""
-    """what was found, in words; empty where the run could not be measured at all"""
+    """description of the result; empty if the run could not be measured"""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Which runs the audit trained again to their end."""
+    """The runs that the audit replayed completely."""
 
     nonce: str
-    """the reader's number by which they were chosen; `--nonce` with it repeats the choice"""
+    """the reader's number that determined the choice; `--nonce` with it repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
     runs: tuple[ReplayedRun, ...] = ()
-    """those that were chosen, in the report's order"""
+    """the chosen runs, in the report's order"""
 
 
 @dataclass(frozen=True)
 class AuditReport(NotebookRepr):
-    """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else."""
+    """A whole audit: selection, edition and judged runs; its pages are rendered from it alone."""
 
     title: str
-    """of the audit, in words"""
+    """title of the audit"""
     selection: str
-    """which runs were asked for, in words"""
+    """description of the selected runs"""
     edition: EditionReference
-    """the leading edition: whose verdicts count"""
+    """the leading edition, whose verdicts count"""
     runs: tuple[RunAudit, ...]
     """every judged run; of several runs of one seed the newest is last"""
     excluded: tuple[Exclusion, ...] = ()
     """runs that were selected and could not be judged"""
     remarks: tuple[str, ...] = ()
-    """what a reader must know besides"""
+    """further remarks for the reader"""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """`family/name` → what is declared of a method, data set, architecture or diagnostic that occurs"""
+    """`family/name` → card of each method, data set, architecture and diagnostic that occurs"""
     opinions: tuple[SecondOpinion, ...] = ()
-    """what further editions say of the same runs"""
+    """judgements of the same runs by further editions"""
     waivers: tuple[Waiver, ...] = ()
-    """those that were in force or have expired, applied or not"""
+    """all waivers, in force or expired, applied or not"""
     reproduction: Reproduction | None = None
-    """the study's published figures beside these; none where the study has no reference.toml"""
+    """the study's published values compared with these runs; null if the study has no reference.toml"""
     choice: SelectionSummary | None = None
-    """how the runs were chosen; null in reports of older releases (in some, where no study was asked for)"""
+    """how the runs were chosen; null in reports of older releases (in some only if no study was selected)"""
     replay: Replay | None = None
-    """which runs were trained again to their end; null where logged values were trusted, and in reports of older releases"""
+    """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""

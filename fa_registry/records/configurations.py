@@ -1,4 +1,4 @@
-"""Two configurations of machines and libraries: the settings that differ, and checks that they keep from a conclusion."""
+"""Configurations of machines and libraries: their differences, and the checks that these leave open."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from fa_registry.records.runs import Check, Scalar
 from fa_registry.text_safety import escape_to_one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
-CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # an older run recorded none of them
-CANNOT_TELL = "cannot tell here"  # begins the detail of such a check, for people
-# Subjects of the checks that may end so and warn.
+CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # not recorded by older releases
+CANNOT_TELL = "cannot tell here"  # start of an inconclusive check's detail
+# Subjects of the checks that may be inconclusive and then warn.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
 LONGEST = 150  # characters of a recorded setting that a message repeats
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ; bits are demanded only where there are none.
+    """Return the settings in which two configurations differ.
+
+    Bit equality is required only if there are none.
 
     Args:
         logged: a run's conventions. An older run recorded no CONFIGURATION; only SAME_MACHINE is compared then.
@@ -27,7 +29,7 @@ def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar])
 
 
 def described_difference(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> str:
-    """Return `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`; empty where the configurations are one."""
+    """Return `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`; empty if nothing differs."""
     names = differing_settings(logged, here)
     named = [name for name in names if name != "fingerprint"] or names
     return f"trained with {_values(named, logged)}, measured with {_values(named, here)}" if names else ""
@@ -38,16 +40,23 @@ def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
 
 
 def _value(name: str, value: Scalar | None) -> str:
-    """A setting in words: a number or a digest says nothing without its name."""
+    """Return a setting as text; a number or a digest gets its name."""
     text = escape_to_one_line(str("nothing recorded" if value is None else value)[:LONGEST])
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
 def cannot_tell(subject: str, elsewhere: str, found: str, **more: int) -> Check:
-    """Return a check that cannot be concluded. elsewhere: as `described_difference` returns it; more: further fields."""
+    """Return an inconclusive check.
+
+    Args:
+        subject: subject of the check.
+        elsewhere: the difference, as `described_difference` returns it.
+        found: what the check found.
+        more: further fields of the Check.
+    """
     return Check(subject, "not possible", f"{CANNOT_TELL}: {elsewhere}; {found}", elsewhere=True, **more)
 
 
 def is_cannot_tell(check: Check) -> bool:
-    """Whether the check is one of those that every run is asked, and another configuration kept it from a conclusion."""
+    """Return whether a check that every run must pass was inconclusive on another configuration."""
     return check.subject in ASKED and check.outcome == "not possible" and check.elsewhere

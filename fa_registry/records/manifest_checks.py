@@ -1,6 +1,6 @@
-"""provenance.json and feedback/card.json hold whatever a release wrote; the fields that are read again have these types.
+"""Type checks of the fields of provenance.json and feedback/card.json that are read again.
 
-Numbers that say how much an audit has to do, or to hold in memory, have a greatest value.
+Numbers that determine how much an audit has to compute or keep in memory have a largest value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Within:
-    """A check: whether a value is a whole number from `least` to `most`."""
+    """A check that a value is a whole number from `least` to `most`."""
 
     least: int
     most: int
@@ -54,16 +54,16 @@ def is_table_of(kind: Is) -> Is:
     return lambda value: is_table(value) and all(map(kind, value.values()))
 
 
-OWN_LOOP = "own_loop"  # only the provenance of a run of its author's own training loop has it
-MOST_EPOCHS = 1_000_000  # as many as a series may have
+OWN_LOOP = "own_loop"  # in the provenance of runs from a user's own training loop only
+MOST_EPOCHS = 1_000_000  # longest series
 MOST_SAMPLES = 2**40
-MOST_DRAWS = 1_000  # of the feedback, for one null
+MOST_DRAWS = 1_000  # draws of the feedback for one null
 MOST_BATCH = 1_000_000
-# Of a run's specification. Options are checked by training.task before a network or a feedback state is drawn.
+# Fields of a run's specification. training.task checks the options before it draws a network or a feedback state.
 SPEC: Mapping[str, Is] = {"seed": is_whole, "epochs": Within(0, MOST_EPOCHS)}
 RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
 CONVENTIONS: Mapping[str, Is] = {
-    "threads": Within(1, 2**20),  # how many are taken is another matter: see training.devices.threads_refused
+    "threads": Within(1, 2**20),  # training.devices.threads_refused limits how many are used
     "gamma_null_draws": Within(1, MOST_DRAWS),
     **dict.fromkeys(("eval_samples", "test_samples", "classes"), Within(0, MOST_SAMPLES)),
 }
@@ -82,7 +82,7 @@ PROVENANCE: Mapping[str, Is] = {
     "dirty": is_answer,
     "epoch_chain": is_list_of(is_text),
     "kept_states": is_list_of(is_whole),
-    "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
+    "eval_indices": is_nothing_or(is_list_of(is_whole)),  # null without an evaluation batch
     "hardware": is_table,
     "origin": is_table_of(is_text),
     OWN_LOOP: is_table,
@@ -92,13 +92,13 @@ FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_
 
 
 def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
-    """Raise ValueError unless `held` is a table whose fields, as far as it has them, are of their types."""
+    """Raise ValueError unless `held` is a table whose known fields have the right types."""
     if not is_table(held):
         raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
     if wrong:
         problems = [f"{field} = {jsonio.describe_value(held[field])}{_expected(fields[field])}" for field in wrong]
-        raise ValueError(f"{name}: {join_names(problems)} cannot be")
+        raise ValueError(f"{name}: invalid value: {join_names(problems)}")
 
 
 def _expected(is_so: Is) -> str:

@@ -1,15 +1,15 @@
-"""How a record shows itself in a notebook: as whoever can write pages has said, else as plain text."""
+"""Display of a record in a notebook: as HTML once the pages' code is loaded, else as plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-WRITERS: dict[type, Callable[[Any], str]] = {}  # filled by reporting.notebook, which knows how numbers are written
+WRITERS: dict[type, Callable[[Any], str]] = {}  # filled by reporting.notebook, which formats numbers
 
 
 class NotebookRepr:
-    """A record with an HTML form, once the pages' code is loaded: whatever audits or compares loads it."""
+    """Base class of records with an HTML form; code that audits or compares loads the pages' code."""
 
     def _repr_html_(self) -> str | None:
         writer = WRITERS.get(type(self))

@@ -1,4 +1,4 @@
-"""One measured number, and a row of them: what cannot be said carries the reason why."""
+"""One measured number, and a series of them; a number that does not exist has a reason."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Any, overload
 
 from fa_registry import jsonio
 
-WRITTEN = 'a number or {"na": reason}'  # how a reading stands in JSON
-NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # begins the reason of whatever rests on it
-NOT_CHECKED = "the gradient cannot be checked"  # so does this one
-NOT_FINITE = "not finite"  # a reason that starts so says: it was computed, and came out as inf or nan
+WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
+NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # start of the reason of readings that depend on it
+NOT_CHECKED = "the gradient cannot be checked"  # start of the reason of readings that depend on the check
+NOT_FINITE = "not finite"  # start of the reason if the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
-    """Whether this reason stands for inf or nan. JSON and the stored tables have neither: the mark is how they hold them."""
+    """Return whether this reason means inf or nan, which JSON and the stored tables cannot represent."""
     return reason.startswith(NOT_FINITE)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measured number, or None with the reason why there is none. In JSON: the number, or {"na": reason}."""
+    """One measured number, or None with the reason; in JSON the number or {"na": reason}."""
 
     value: float | None = None
     reason: str = ""
 
     def __post_init__(self):
         if self.value is not None and not math.isfinite(self.value):
-            raise ValueError(f"a Reading holds no {self.value}; use Reading.of")
+            raise ValueError(f"a Reading must not be {self.value}; use Reading.of")
         if (self.value is None) != bool(self.reason):
             raise ValueError("a Reading has either a value or a reason")
 
     @classmethod
     def of(cls, value: float) -> Reading:
-        """The reading of any computed float; inf and nan are kept as N/A with that very reason."""
+        """Return the reading of a computed float; inf and nan become N/A with that reason."""
         number = float(value)
         return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})")
 
     @property
     def not_finite(self) -> bool:
-        """Whether it was computed, and came out as inf or nan."""
+        """Return whether it was computed and is inf or nan."""
         return tells_not_finite(self.reason)
 
     def __reduce__(
         self,
-    ) -> tuple[type[Reading], tuple[float | None, str]]:  # a dataclass's own takes four times as long
+    ) -> tuple[type[Reading], tuple[float | None, str]]:  # the dataclass's default takes four times as long
         return Reading, (self.value, self.reason)
 
     def __json__(self) -> Any:
@@ -76,13 +76,14 @@ def _is_reason(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and bool(value["na"])
 
 
-ALL_THERE: dict[int, str] = {}  # the reasons of every series without a gap, which nearly all are; never written to
+ALL_THERE: dict[int, str] = {}  # reasons of a series without a gap, as nearly all are; never modified
 
 
 class Series(Sequence[Reading]):
-    """Readings in a row, kept as bare numbers: one an epoch (0 = initialisation), or one a site. Equal to a tuple of the same.
+    """Readings by epoch (0 = initialisation) or by site, stored as an array of floats.
 
-    A registry of 10,000 runs holds twelve million of these readings: as objects they would fill the memory.
+    A series is equal to a tuple of the same readings. A registry of 10,000 runs contains twelve million of these
+    readings, which as objects would fill the memory.
     """
 
     __slots__ = ("_reasons", "_values")
@@ -142,7 +143,7 @@ class Series(Sequence[Reading]):
             raise ValueError(f"expected a list, found {jsonio.describe_value(values)}")
         series = cls()
         if {float}.issuperset(map(type, values)) and math.isfinite(sum(values)):
-            series._values = array("d", values)  # nearly every one is such, and no Reading is made of a million numbers
+            series._values = array("d", values)  # the usual case, without a Reading object per number
             return series
         for place, value in enumerate(values):
             series._append(_entry(value, place))
@@ -154,7 +155,7 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        text = "Readings in a row, each at its index: an epoch, of which 0 is the initialisation, or a site."
+        text = "Readings by index: the epoch, where 0 is the initialisation, or the site."
         return {"description": text, **handler(schema)}
 
 

@@ -1,4 +1,4 @@
-"""What was published of a run, and what an audit found beside it: one row for every published figure, whatever the outcome."""
+"""Published values and what an audit found for them: one row per published value, with any outcome."""
 
 from __future__ import annotations
 
@@ -16,74 +16,75 @@ REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
 
 @dataclass(frozen=True)
 class Published:
-    """A published figure in the one form it was published in, exactly one of which is given."""
+    """A published value in exactly one of the forms below."""
 
     value: float | None = None
     """a single number"""
     mean: float | None = None
-    """over seeds, with std and n"""
+    """mean over seeds, with std and n"""
     std: float | None = None
-    """over seeds, ddof 1"""
+    """standard deviation over seeds, ddof 1"""
     n: int | None = None
     """number of seeds"""
     values: tuple[float, ...] = ()
-    """one a seed"""
+    """one per seed"""
     low: float | None = None
-    """where a range begins"""
+    """lower end of a range"""
     high: float | None = None
-    """where it ends"""
+    """upper end of a range"""
     below: float | None = None
-    """an upper bound alone"""
+    """only an upper bound"""
     above: float | None = None
-    """a lower bound alone"""
+    """only a lower bound"""
     never: bool = False
     """a rule fires on no run"""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """How far a difference may go and still count as the same."""
+    """The largest difference that still counts as equal."""
 
     size: float
-    """in the unit of the figure, in decades on scale log10, as a rate for a rule that never fires; 0 for a bound"""
+    """size in the unit of the metric, in decades on scale log10, as a rate for a rule that never fires; 0 for a bound
+    """
     scale: Literal["linear", "log10"] = "linear"
-    """of the difference and its size"""
+    """scale of the difference and its size"""
     why: str = ""
-    """how that was chosen, before any run"""
+    """how the margin was chosen, before any run"""
 
 
 @dataclass(frozen=True)
 class ReferenceSetting:
-    """What a published run was: an option or recipe field that is not named had its default."""
+    """Setting of a published run; options and recipe fields that are not named had their default."""
 
     architecture: str
     """the model"""
     dataset: str
     """the data set"""
     epochs: int
-    """trained"""
+    """number of trained epochs"""
     architecture_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the architecture → value"""
     recipe: Mapping[str, Scalar] = field(default_factory=dict)
     """field of the recipe → value"""
     assumed: str = ""
-    """what nobody published"""
+    """assumptions about facts that were not published"""
 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published number with where it stands, what it is compared with, and by which margin."""
+    """One published value with its source, the metric it is compared with, and the margin."""
 
     quantity: str
-    """which figure"""
+    """the metric"""
     method: str
     """the credit rule"""
     published: Published
-    """the number or numbers"""
+    """the published number or numbers"""
     margin: Margin
-    """how far a difference may go"""
+    """the largest difference that counts as equal"""
     setting: ReferenceSetting | None
-    """of the published run; null where it is not known"""
+    """setting of the published run; null if it is not known"""
     source: str
     """table, figure or page"""
     penalty: float = 0.0
@@ -93,23 +94,23 @@ class PublishedFigure:
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the method → value"""
     site: str = ""
-    """a number, last, mid (⌊L/2⌋), deep (mean over 1..L), or nothing for what a run has one of"""
+    """a number, last, mid (⌊L/2⌋) or deep (mean over 1..L); empty for a metric with one value per run"""
     epoch: int | None = None
-    """of the trajectory, nothing for the end"""
+    """epoch of the trajectory; null for the end of training"""
     rule: str = ""
-    """of a first fire"""
+    """code of the rule, for a first fire"""
     factor: float = 1.0
-    """what a measured number is multiplied by first"""
+    """factor that a measured number is multiplied by before the comparison"""
     remark: str = ""
-    """what a reader must know besides"""
+    """further remark for the reader"""
     not_measured: str = ""
-    """why no run here can yield it"""
+    """why no run here can measure it"""
     not_at_hand: str = ""
     """why the published value could not be looked up; `published` is empty then"""
 
     @property
     def label(self) -> str:
-        """As the tables of runs call it, with the options that were said: `dfa+pen λ=0.01`, `ep (contrast=state)`, `frozen`."""
+        """Return the label used in the tables of runs: `dfa+pen λ=0.01`, `ep (contrast=state)`, `frozen`."""
         norm = self.setting.recipe.get("credit_norm", Recipe.credit_norm) if self.setting else Recipe.credit_norm
         spec = RunSpec(self.method, "", "", 0, 0, self.method_options, penalty=self.penalty, control=self.control)
         return dataclasses.replace(spec, recipe=Recipe(credit_norm=str(norm))).label
@@ -117,7 +118,10 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference.toml, with what it takes over from other studies. digest: SHA-256 of the file's bytes."""
+    """A study's reference.toml with the values it includes from other studies.
+
+    `digest` is the SHA-256 of the file's bytes.
+    """
 
     study: str
     title: str
@@ -128,44 +132,44 @@ class Reference:
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One run's figure beside the published one."""
+    """One run's value for a published one."""
 
     seed: int
-    """of the run"""
+    """seed of the run"""
     run_id: str
     """id of the run in the tracking store"""
     reading: Reading
-    """its figure"""
+    """its value"""
     never: bool = False
-    """of a first fire, whether every epoch was followed and none fired; there is no number then. Reports of older releases say
-    so in the reading's reason alone
+    """for a first fire, whether every epoch was recorded and none fired, so that there is no number. Reports of older
+    releases state this only in the reading's reason
     """
 
 
 @dataclass(frozen=True)
 class FigureVerdict:
-    """A published figure and what became of it."""
+    """A published value and the outcome of its comparison."""
 
     figure: PublishedFigure
-    """what was published"""
+    """the published value"""
     outcome: ReproductionOutcome
-    """what became of it"""
+    """outcome of the comparison"""
     reason: str
-    """why, in words"""
+    """reason for the outcome"""
     measured: tuple[MeasuredFigure, ...] = ()
-    """one a run of the group it was compared with"""
+    """one per run of the group it was compared with"""
     setting: str = ""
-    """of the runs it was compared with, in words"""
+    """readable name of these runs' setting"""
     mean: Reading = Reading(None, "nothing was measured")
-    """over them, geometric on scale log10"""
+    """mean over these runs, geometric on scale log10"""
     std: Reading = Reading(None, "nothing was measured")
-    """over them, ddof 1"""
+    """standard deviation over these runs, ddof 1"""
     difference: Reading = Reading(None, "not tested")
     """measured − published, in the unit of the test: decades on scale log10"""
     interval_90: tuple[float, float] | None = None
-    """of the difference (low, high), in the unit of the test; null where nothing was tested"""
+    """90 % interval of the difference (low, high), in the unit of the test; null if nothing was tested"""
     margin: float = 0.0
-    """in the unit of the test, half of a published range included; 0 where nothing was tested"""
+    """margin in the unit of the test, including half of a published range; 0 if nothing was tested"""
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -174,15 +178,15 @@ class FigureVerdict:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Every figure of a reference with its outcome, in the order of the file."""
+    """All published values of a reference with their outcomes, in the order of the file."""
 
     reference: str
-    """the study whose published figures these are"""
+    """the study with the published values"""
     title: str
-    """of the reference, in words"""
+    """title of the reference"""
     digest: str
     """SHA-256 of the reference.toml"""
     rows: tuple[FigureVerdict, ...]
-    """one a published figure"""
+    """one per published value"""
     remarks: tuple[str, ...] = ()
-    """what a reader must know besides"""
+    """further remarks for the reader"""

@@ -1,4 +1,4 @@
-"""What a run is: its specification, what was measured, and the record the audit reads."""
+"""Records of a run: its specification, its measurements, and the record that an audit reads."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ class Recipe:
     """How any method is optimised; the defaults are the paper's (settings of arXiv 2606.21126)."""
 
     optimizer: str = "adamw"
-    """by name"""
+    """name of the optimizer"""
     learning_rate: float = 1e-3
-    """at its largest"""
+    """largest learning rate"""
     weight_decay: float = 0.01
-    """decoupled"""
+    """decoupled weight decay"""
     schedule: str = "cosine"
-    """of the learning rate over epochs"""
+    """schedule of the learning rate over epochs"""
     batch_size: int = 128
-    """samples"""
+    """samples per batch"""
     credit_norm: str = "rms"
-    """how the credit is scaled before it acts"""
+    """how the credit is normalised before it is used"""
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
-    """`name=value,name=value`, sorted; as an entry point takes them."""
+    """Return `name=value,name=value`, sorted by name."""
     return ",".join(f"{name}={plain(value)}" for name, value in sorted(options.items()))
 
 
 def plain(value: Scalar) -> str:
-    """A value as a person types it: true, not True."""
+    """Return a value as a user types it: true, not True."""
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides a run's result. Its digest is the run's identity."""
+    """Everything that determines a run's result. Its digest is the run's identity."""
 
     method: str
     """the credit rule"""
@@ -60,38 +60,38 @@ class RunSpec:
     dataset: str
     """the data set"""
     seed: int
-    """of the run"""
+    """seed of the run"""
     epochs: int
-    """to train"""
+    """number of epochs to train"""
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the method → value"""
     architecture_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the architecture → value"""
     recipe: Recipe = field(default_factory=Recipe)
-    """how it is optimised"""
+    """settings of the optimisation"""
     penalty: float = 0.0
     """strength λ of the residual penalty; 0 for none"""
     control: str = "none"
-    """none, or which control this run is"""
+    """none, or the name of the control"""
     precision: str = "fp32"
-    """of training"""
+    """precision of training"""
     device_class: str = "cpu"
     """cpu or cuda"""
     weights: str = ""
-    """SHA-256 of the weights file of a run that was trained elsewhere and adopted; empty for one trained here"""
+    """SHA-256 of the weights file of an adopted run, which was trained elsewhere; empty for a run trained here"""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was worked out from it: another process shares its own."""
+        """Return the fields without cached values; another process computes its own."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @cached_property  # asked for again and again while many runs are grouped; nothing it depends on can change
+    @cached_property  # read many times while runs are grouped; all that it depends on is frozen
     def identity(self) -> str:
-        """SHA-256 of the canonical JSON: equal specs are the same run."""
+        """Return the SHA-256 of the canonical JSON: equal specs are the same run."""
         return jsonio.digest_of(self)
 
     @cached_property
     def setting(self) -> RunSpec:
-        """This spec with method, penalty, control and seed blanked: runs of one setting are comparable."""
+        """Return this spec without method, penalty, control and seed: runs of one setting are comparable."""
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
@@ -100,126 +100,136 @@ class RunSpec:
 
     @cached_property
     def seeds(self) -> str:
-        """What the seeds of one method in one setting share. An adopted run is no seed of the runs that were trained here."""
+        """Return the key that the seeds of one method in one setting share.
+
+        An adopted run has another key than the runs that were trained here.
+        """
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     @property
     def method_label(self) -> str:
-        """`dfa`, `dfa+pen λ=0.01`, `dfa ladder 2`, `dfa adopted` (not a seed of the runs trained here), or the control's name."""
+        """Return the method's label, such as `dfa`, `dfa+pen λ=0.01` or `dfa ladder 2`, or the control's name.
+
+        An adopted run is `dfa adopted`: it is not a seed of the runs that were trained here.
+        """
         base = self.method if self.control == "none" else self.control
-        if self.control.startswith("ladder"):  # a ladder is one of its method; the other controls are bp's
+        if self.control.startswith("ladder"):  # a ladder is trained by its method; the other controls by bp
             base = f"{self.method} {self.control.replace('_', ' ')}"
-        # every digit that tells it from another λ: 0.01, 1e-05, 1
+        # all digits, so that different λ have different labels: 0.01, 1e-05, 1
         strength = f"{self.penalty!r}".removesuffix(".0")
         label = f"{base}+pen λ={strength}" if self.penalty else base
         return f"{label} adopted" if self.weights else label
 
     @cached_property
     def label(self) -> str:
-        """What every table calls it: `dfa`, `dtp (sigma=0.3)`, `dfa (credit_norm=none)`. Two methods of a setting share none."""
+        """Return the label in all tables: `dfa`, `dtp (sigma=0.3)`, `dfa (credit_norm=none)`.
+
+        Two methods of a setting never have the same label.
+        """
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:
-        """`name` with what makes it another than the plain method."""
+        """Return `name` with the options that differ from the plain method."""
         return f"{name} ({pairs(self.distinct)})" if self.distinct else name
 
     @property
     def distinct(self) -> Mapping[str, Scalar]:
-        """What makes it another than the plain method: its options, and a credit that is not normalised as usual."""
+        """Return what differs from the plain method: its options and an unusual credit normalisation."""
         norm = self.recipe.credit_norm
         return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
 
 
-# Of each identity one is in memory: ten thousand runs may share ten.
+# One object per identity: ten thousand runs may share ten settings.
 SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured on the fixed eval batch at one moment."""
+    """Measurements on the fixed evaluation batch at one moment."""
 
     sites: Mapping[str, Annotated[Sequence[Reading], Series]]
-    """quantity → one Reading a site (index = site, 0..L)"""
+    """metric → one Reading per site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
-    """quantity → Reading"""
+    """metric → Reading"""
     conventions: Mapping[str, Scalar] = field(default_factory=dict)
     """how it was measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """name of a diagnostic that crashed → its traceback; what it measures is absent then"""
+    """name of a diagnostic that crashed → its traceback; its metrics are missing"""
 
 
 def objection_in(measurements: Measurements) -> str:
-    """Return why the reference gradient of these measurements is refuted; empty if it is not, or was not checked."""
+    """Return why the reference gradient of these measurements is refuted or unchecked; else empty."""
     reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
     return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
 
 
 @dataclass(frozen=True)
 class SiteSeries:
-    """A site quantity at some epochs."""
+    """A metric by site at some epochs."""
 
     epochs: tuple[int, ...]
-    """which, rising"""
+    """the epochs, in ascending order"""
     sites: tuple[Series, ...]
-    """one row a site (0..L), its entries at those epochs"""
+    """one row per site (0..L), with an entry per epoch"""
 
 
 CheckOutcome = Literal["agrees", "differs", "not possible"]
 CHECK_OUTCOMES = get_args(CheckOutcome)
-# Subjects of checks that the protocol turns into findings, and the convention that counts test samples of the training set.
+# Subjects of checks that the protocol converts to findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
-CLASSES = "classes"  # the convention that records how many classes a data set has
+# Conventions that record the number of classes, and of test samples that are also training samples.
+CLASSES = "classes"
 SHARED_SAMPLES = "test_samples_in_train"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing an audit held against what is sealed with a run."""
+    """One comparison of an audit with the files and digests recorded with a run."""
 
     subject: str
-    """what was looked at: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …"""
+    """subject: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …"""
     outcome: CheckOutcome
-    """whether it is what is sealed"""
+    """whether it agrees with the record"""
     detail: str = ""
-    """what was found, in words"""
+    """description of the result"""
     sealed: bool = True
-    """whether the run sealed what its release, or its author, should have left to be held against"""
+    """whether the run recorded what its release, or its author, should have recorded for this check"""
     steps: int = 0
-    """training steps that were replayed for it"""
+    """number of training steps that were replayed"""
     epochs: int = 0
-    """whole epochs that were replayed for it"""
+    """number of whole epochs that were replayed"""
     rows: int = 0
-    """epochs whose recorded measurements were recomputed, the initialisation included"""
+    """number of epochs whose recorded measurements were recomputed, including the initialisation"""
     elsewhere: bool = False
-    """whether another configuration than the run's kept it from a conclusion"""
+    """whether it is inconclusive because the configuration is not the run's"""
 
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """A logged figure that did not come out again."""
+    """A logged metric that was not reproduced."""
 
     quantity: str
-    """which figure"""
+    """the metric"""
     site: int | None
-    """where, 0..L; null for a figure that a run has one of"""
+    """the site, 0..L; null for a metric with one value per run"""
     logged: Reading
-    """by training"""
+    """the value that training logged"""
     recomputed: Reading
-    """by the audit"""
+    """the value that the audit computed"""
 
 
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed)."""
+    """Whether a run's logged metrics were reproduced."""
 
     state: Literal["verified", "trusted", "unverifiable", "mismatch"]
     """verified, mismatch, unverifiable, or trusted (not recomputed)"""
     details: tuple[str, ...] = ()
-    """the same in words, for people, of which the first few are enough"""
+    """the reasons as text, the most important first"""
     checks: tuple[Check, ...] = ()
-    """what else was held against the sealed files; one that differs makes the state a mismatch. None in older reports"""
+    """other comparisons with the recorded files; one that differs makes the state a mismatch; empty in older reports"""
     differences: tuple[FigureDifference, ...] = ()
-    """every figure that did not come out again; none in reports of older releases, which held the words alone"""
+    """every metric that was not reproduced; empty in reports of older releases, which have only the details"""
 
 
 CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
@@ -227,17 +237,17 @@ CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
 
 @dataclass(frozen=True)
 class Conformance:
-    """Whether a run's method is what its card says."""
+    """Whether a run's method matches its card."""
 
     state: str
-    """one of CONFORMANCE_STATES; own: a method of this package, which its own tests hold; passed, failed: as the audit itself
-    has measured, or a failure that the run's files admit; stated: passed by what those files say, and could not be measured
-    here; unchecked: nobody measured it
+    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed, failed: measured by
+    this audit, or a failure that the run's files report; stated: passed according to these files, but not measurable
+    here; unchecked: not measured
     """
     failures: tuple[str, ...] = ()
-    """a line a property that fails; of one stated or unchecked why"""
+    """one line per property that fails; for stated or unchecked the reason"""
     architecture: str = ""
-    """on which it was checked"""
+    """the architecture on which it was checked"""
 
 
 @dataclass(frozen=True)
@@ -249,29 +259,29 @@ class RunRecord(NotebookRepr, SpilledFields):
     run_id: str
     """id of the run in the tracking store"""
     name: str
-    """of the run, as people read it; untrusted text"""
+    """readable name of the run; untrusted text"""
     setting: str
-    """readable name of what it is compared within"""
+    """readable name of the setting within which it is compared"""
     status: Literal["complete", "diverged", "failed"]
     """how its training ended"""
     spec: RunSpec
-    """what was asked for"""
+    """the run's specification"""
     measurements: Measurements
-    """of the finished run"""
+    """measurements of the finished run"""
     trajectory: Mapping[str, Series]
-    """headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init)"""
+    """headline metric (h_L, g_L, growth_max, accuracy, …) → one Reading per epoch (index = epoch, 0 = init)"""
     integrity: Integrity
-    """whether its figures stand"""
+    """whether its metrics were reproduced"""
     digests: Mapping[str, str] = field(default_factory=dict)
     """artifact path → SHA-256"""
     feedback: Mapping[str, Any] = field(default_factory=dict)
-    """distribution, shapes, seed and SHA-256 of the feedback matrices; empty where there are none"""
+    """distribution, shapes, seed and SHA-256 of the feedback matrices; empty if there are none"""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
-    """site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits"""
+    """metric by site (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
     conformance: Conformance | None = None
-    """of its method; None where no audit looked, and in older ones"""
+    """whether its method matches its card; null if no audit checked it, and in older audits"""
 
     def __post_init__(self):
         manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)
@@ -283,20 +293,20 @@ class Option:
     """An option of a method or an architecture, as its card declares it."""
 
     default: Scalar
-    """what it is where nobody says; its type is the option's: text, a whole number, a number, true or false"""
+    """default value; its type is the option's: text, a whole number, a number, true or false"""
     help: str
-    """what it is, in a few words"""
+    """short description"""
     source: str = ""
-    """where the default comes from"""
+    """source of the default"""
     least: float | None = None
     """the smallest value allowed"""
     above: float | None = None
-    """a value that it must be larger than"""
+    """a value that it must exceed"""
     choices: tuple[str, ...] = ()
-    """the words allowed, empty for any"""
+    """the values allowed; empty for any"""
 
     def refusal(self, value: Scalar) -> str:
-        """What is wrong with a value of the right type; empty where nothing is."""
+        """Return the problem of a value of the right type; empty if it is valid."""
         if self.choices and value not in self.choices:
             return f"expected one of {', '.join(self.choices)}, found {value!r}"
         if self.least is not None and value < self.least:

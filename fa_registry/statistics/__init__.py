@@ -1,8 +1,8 @@
-"""Statistics over seeds: intervals, differences, equivalence, ranks. ddof = 1 everywhere; no function returns NaN.
+"""Statistics over seeds: intervals, differences, equivalence, ranks. ddof = 1 everywhere.
 
-Inputs that allow no number are a ValueError that says what was expected, what was found and what to do. What is defined
-but weak (one seed, no spread) is returned with a remark, and with None where a figure would be a guess.
-The coverage of every interval is simulated in tests/statistics.
+No function returns NaN. Inputs that allow no number raise a ValueError that states what was expected, what was found
+and what to do. Results that are defined but weak (one seed, no spread) are returned with a remark, and with None where
+a number would be a guess. The coverage of every interval is simulated in tests/statistics.
 """
 
 from fa_registry.statistics.differences import (

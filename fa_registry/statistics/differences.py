@@ -1,6 +1,7 @@
-"""Differences of two means, and the only way to say that one method beats another: an interval without 0 in it.
+"""Differences of two means, their intervals, and equivalence tests.
 
-Equivalence is the other claim, two one-sided tests: an interval wholly within a margin that was named before.
+One method beats another only if the interval of the difference excludes 0. Equivalence is shown by two one-sided tests:
+the interval is wholly within a margin that was fixed before.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from fa_registry.statistics.samples import (
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Mean of a − b over common seeds; std, interval, p and df are None for one pair, which is provisional.
+    """Mean of a − b over common seeds.
 
-    seeds: the pairs, sorted; only_a, only_b: the seeds without a partner, which count for nothing here.
+    std, interval, p and df are None for one pair, which is provisional. `seeds` are the pairs, sorted. `only_a` and
+    `only_b` are the seeds without a partner, which do not count.
     """
 
     mean: float
@@ -56,7 +58,10 @@ class WelchDifference:
 
 @dataclass(frozen=True)
 class StatedDifference:
-    """mean(a) − mean(b), b stated by somebody. interval: None for one value of a. draws: how many different numbers b holds."""
+    """mean(a) − mean(b), where the author stated the values b.
+
+    `interval` is None for one value of a. `draws` is the number of different values in b.
+    """
 
     mean: float
     interval: Interval | None
@@ -66,7 +71,10 @@ class StatedDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """outcome: "a beats b", "b beats a", "undecided" (0 is in the interval) or "provisional" (there is no interval)."""
+    """Outcome of a comparison, higher being better.
+
+    It is "a beats b", "b beats a", "undecided" (the interval contains 0) or "provisional" (there is no interval).
+    """
 
     outcome: str
     difference: PairedDifference | WelchDifference | None
@@ -76,11 +84,17 @@ class Comparison:
 def paired_difference(
     a: Mapping[int, float], b: Mapping[int, float], confidence: float = CONFIDENCE
 ) -> PairedDifference:
-    """The paired t test and its interval (Student 1908) over the seeds that a and b share.
+    """Return the paired t test and its interval (Student 1908) over the seeds that a and b share.
 
-    a, b: seed → value. confidence: of the interval, 95 % unless said. Always the t interval, at n ≥ 20 too: it excludes 0
-    exactly where p < 1 − confidence.
-    Raises ValueError without a common seed, or for a value that is not finite, unmatched seeds included.
+    It is always the t interval, also for n ≥ 20: it excludes 0 exactly if p < 1 − confidence.
+
+    Args:
+        a: seed → value.
+        b: seed → value.
+        confidence: level of the interval.
+
+    Raises:
+        ValueError: there is no common seed, or a value is not finite, unmatched seeds included.
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
     seeds = tuple(sorted(a.keys() & b.keys()))
@@ -102,10 +116,13 @@ def paired_difference(
 
 
 def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
-    """Difference of two independent means with unequal variances (Welch 1947, Biometrika 34, 28–35).
+    """Return the difference of two independent means with unequal variances.
 
-    Raises ValueError where a side has fewer than two values, or one that is not finite.
-    At n = 3 and equal spreads the interval is conservative: it covers 96.6 % (simulated).
+    Welch 1947, Biometrika 34, 28–35. At n = 3 and equal spreads the interval is conservative: it covers 96.6 %
+    (simulated).
+
+    Raises:
+        ValueError: a side has fewer than two values, or one that is not finite.
     """
     first, second = reported(a, "Welch's test (side a)"), reported(b, "Welch's test (side b)")
     raw, df = welch_error(first, second)
@@ -117,19 +134,27 @@ def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
 def stated_difference(
     a: Iterable[float], b: Iterable[float], resolution: float = 0.0, confidence: float = CONFIDENCE
 ) -> StatedDifference:
-    """Difference of measured values a and values b that somebody stated: nobody can say which belongs to which.
+    """Return the difference of measured values a and stated values b, which are not paired by seed.
 
-    resolution: stated numbers within one multiple of it are one number (a sample of the test set, in the unit of the values).
-    confidence: the level of the interval.
-    Different numbers are an independent sample (Welch 1947); one that is stated again weighs more and tells no more, and the
-    degrees are then the fewest there can be. One number alone is one draw of unknown origin: Student's t with variance
-    s²(1 + 1/n), s and n − 1 degrees from a, as for predicting one further value (Hahn and Meeker 1991, Statistical Intervals).
-    Raises ValueError without a value on either side, or for one that is not finite.
+    Different stated values are an independent sample (Welch 1947). A repeated value has more weight but adds no
+    information, so the degrees of freedom are then the smallest possible. A single stated value is one draw of unknown
+    origin: Student's t with variance s²(1 + 1/n), s and n − 1 degrees from a, as for predicting one further value (Hahn
+    and Meeker 1991, Statistical Intervals).
 
-    Checked in tests/statistics/test_coverage.py on seeded normal samples of equal spread, 4000 a case: the interval of paired
-    differences, which takes one stated number for the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10;
-    this one 95 %, and with two different numbers or more at least the 93.5 % that protocol.md §3 asks for. A stated number that
-    comes from a wider spread than that of a is beyond any interval.
+    Checked in tests/statistics/test_coverage.py on seeded normal samples of equal spread, 4000 per case: the interval
+    of paired differences, which uses one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 %
+    at n = 10; this one covers 95 %, and with two or more different values at least the 93.5 % that protocol.md §3
+    requires. No interval covers stated values from a wider distribution than that of a.
+
+    Args:
+        a: measured values.
+        b: stated values.
+        resolution: stated values within one multiple of it are equal (one sample of the test set, in the unit of the
+            values).
+        confidence: level of the interval.
+
+    Raises:
+        ValueError: a side has no value, or one that is not finite.
     """
     values, given = finite(a, "side a"), finite(b, "a stated side")
     numbers = {round(value / resolution) if resolution else value: value for value in given}
@@ -151,10 +176,10 @@ def stated_difference(
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
-    """Standard error of mean(a) − mean(b) and its Welch–Satterthwaite degrees of freedom.
+    """Return the standard error of mean(a) − mean(b) and its Welch–Satterthwaite degrees of freedom.
 
-    Through the share of the variance that a contributes: the textbook form squares variances and underflows.
-    Without any spread the degrees are the fewest the formula can give.
+    The formula uses the share of the variance that a contributes: the textbook form squares variances and underflows.
+    Without any spread the degrees of freedom are the smallest that the formula can give.
     """
     error_a, error_b = standard_error(a), standard_error(b)
     error = math.hypot(error_a, error_b)
@@ -165,10 +190,17 @@ def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
 
 
 def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
-    """Whether a beats b, higher being better (swap the arguments for a loss): only by a 95 % interval that excludes 0.
+    """Return whether a beats b, higher being better (swap the arguments for a loss).
 
-    a, b: seed → value. Paired when any seed is shared, Welch otherwise. Raises ValueError as those two do, except that
-    too few values for an interval are the outcome "provisional".
+    a beats b only if the 95 % interval of the difference excludes 0. The test is paired if any seed is shared, else
+    Welch's. Too few values for an interval give the outcome "provisional".
+
+    Args:
+        a: seed → value.
+        b: seed → value.
+
+    Raises:
+        ValueError: as paired_difference and welch raise it.
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
     if a.keys() & b.keys():
@@ -205,10 +237,11 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Equivalence:
-    """outcome: "reproduced", "not shown" or "differs"; difference = measured − published, in the unit of the margin.
+    """Outcome of an equivalence test: "reproduced", "not shown" or "differs".
 
-    p_lower: one-sided p against "the difference is −margin or less"; p_upper: against "+margin or more".
-    interval_90 lies inside ±margin exactly where both p are below 0.05; interval_95 decides "differs".
+    `difference` is measured − published, in the unit of the margin. `p_lower` is the one-sided p against "the
+    difference is −margin or less", `p_upper` against "+margin or more". `interval_90` is inside ±margin exactly if both
+    p are below 0.05; `interval_95` decides "differs".
     """
 
     outcome: str
@@ -223,14 +256,19 @@ class Equivalence:
 
 
 def tost(measured: Iterable[float] | Reported, published: Reported | float, margin: float) -> Equivalence:
-    """Two one-sided t tests (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680).
+    """Return the result of two one-sided t tests.
 
-    measured: the values, one a seed, or their figures Reported(mean, std, n). A tuple is a list of values.
-    published: Reported(mean, std, n), then with Welch's degrees of freedom, or a number, then taken as exact.
-    margin: > 0, in the unit of the values, fixed before the runs. A difference of exactly the margin is not inside it.
-    "reproduced": both p < 0.05. "differs": the 95 % interval lies wholly outside ±margin. Else "not shown".
+    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680. "reproduced": both p < 0.05. "differs": the 95 % interval
+    is wholly outside ±margin. Else "not shown".
 
-    Raises ValueError for a margin that is not positive, fewer than two measured values, or a value that is not finite.
+    Args:
+        measured: one value per seed, or their summary Reported(mean, std, n). A tuple is a list of values.
+        published: Reported(mean, std, n), tested with Welch's degrees of freedom, or a number, taken as exact.
+        margin: > 0, in the unit of the values, fixed before the runs. A difference of exactly the margin is not inside
+            it.
+
+    Raises:
+        ValueError: the margin is not positive, there are fewer than two measured values, or a value is not finite.
     """
     (margin,) = finite([margin], "the margin")
     if margin <= 0:
@@ -251,12 +289,12 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """The published mean, the standard error of the difference and its degrees of freedom."""
+    """Return the published mean, the standard error of the difference and its degrees of freedom."""
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):
         raise ValueError(
-            f"expected one published number or Reported(mean, std, n), found {published!r}; wrap the figures in Reported"
+            f"expected one published number or Reported(mean, std, n), found {published!r}; wrap the numbers in Reported"
         )
-    (constant,) = finite([published], "the published figure")
+    (constant,) = finite([published], "the published value")
     return constant, standard_error(sample), float(sample.n - 1)

@@ -1,5 +1,8 @@
-"""Intervals: of one mean by Student's t or a bootstrap that is refused where it does not hold what it promises, of a share by
-Wilson's score; at which level they are drawn when more seeds were added after a look, and how many seeds a study would need."""
+"""Intervals of a mean (Student's t or bootstrap) and of a share (Wilson's score).
+
+Also the confidence level after interim analyses, and the number of seeds that a study needs. A bootstrap is refused
+where its coverage is too low.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from fa_registry.statistics.samples import CONFIDENCE, finite, quantile, reporte
 
 BOOTSTRAP_LEAST = 20
 RESAMPLES = 9999
-POWER = 0.8  # customary: a study planned at 50 % is decided as often as a coin falls on heads
-NONCENTRAL = 30.0  # any t of interest is passed with certainty by then, and scipy's series loses its digits further out
-MOST_SEEDS = 1000  # beyond it the mean lies on the limit, for every purpose
+POWER = 0.8  # the usual power; at 50 % the outcome of a study is a coin toss
+NONCENTRAL = 30.0  # here every t of interest is exceeded with certainty; beyond it scipy's series loses its digits
+MOST_SEEDS = 1000  # if more are needed, the mean is practically equal to the limit
 
 
 @dataclass(frozen=True)
 class Interval:
-    """low..high in the unit of the values; method: "t", "bootstrap" or "wilson"."""
+    """Interval low..high in the unit of the values; method: "t", "bootstrap" or "wilson"."""
 
     low: float
     high: float
@@ -30,20 +33,23 @@ class Interval:
 
 
 def excludes(interval: Interval, value: float) -> bool:
-    """Whether the value lies outside; an end belongs to the interval."""
+    """Return whether the value is outside; the ends belong to the interval."""
     return value < interval.low or value > interval.high
 
 
 def around(centre: float, error: float, df: float, confidence: float = CONFIDENCE) -> Interval:
-    """centre ± the t quantile times the standard error."""
+    """Return centre ± the t quantile times the standard error."""
     half = quantile(df, confidence) * error
     return Interval(centre - half, centre + half, confidence, "t")
 
 
 def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
-    """Student-t interval of the mean of n ≥ 2 values (Student 1908); a point where all values are equal.
+    """Return the Student-t interval of the mean of n ≥ 2 values; a point if all are equal.
 
-    Raises ValueError for fewer than two values, one that is not finite, or a confidence outside 0..1.
+    Source: Student 1908.
+
+    Raises:
+        ValueError: fewer than two values, one that is not finite, or a confidence outside 0..1.
     """
     sample = reported(values, "a t interval")
     return around(sample.mean, standard_error(sample), sample.n - 1, _proper(confidence))
@@ -52,14 +58,22 @@ def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Inter
 def bootstrap_interval(
     values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
-    """Expanded percentile bootstrap interval of the mean (Hesterberg 2015, The American Statistician 69, 371–386).
+    """Return the expanded percentile bootstrap interval of the mean.
 
-    The plain percentile interval uses normal quantiles and a ddof-0 spread: at n = 20 it covers 93 % where 95 % is
-    claimed (simulated). Asking scipy for the percentiles of Φ(−t·√(n/(n−1))) instead of α/2 makes up for both.
-    seed: an integer, not a shared generator, so that the same values give the same interval in any order of calls.
+    Hesterberg 2015, The American Statistician 69, 371–386. The plain percentile interval uses normal quantiles and a
+    ddof-0 spread: at n = 20 it covers 93 % instead of the nominal 95 % (simulated). Requesting the percentiles of
+    Φ(−t·√(n/(n−1))) instead of α/2 from scipy corrects both.
 
-    Raises ValueError for n < 20: at n = 3 the percentile interval is (min, max), which misses whenever all three values
-    fall on one side of the mean, 2 times in 8. Also for values that are not finite.
+    Args:
+        values: at least BOOTSTRAP_LEAST values.
+        confidence: level of the interval.
+        seed: an integer, not a shared generator, so that the same values give the same interval in any order of calls.
+        resamples: number of resamples.
+
+    Raises:
+        ValueError: a value is not finite, or n < 20: at n = 3 the percentile interval is (min, max), which misses if
+            all three
+            values are on one side of the mean, 2 times in 8.
     """
     numbers = finite(values, "a bootstrap interval")
     _proper(confidence)
@@ -70,7 +84,7 @@ def bootstrap_interval(
         )
     if min(numbers) == max(numbers):
         return Interval(numbers[0], numbers[0], confidence, "bootstrap")
-    from scipy import stats  # half a second that a report of t intervals need not pay
+    from scipy import stats  # imported here: it takes half a second, which a report of t intervals does not need
 
     interval = stats.bootstrap(
         (np.array(numbers),),
@@ -84,10 +98,18 @@ def bootstrap_interval(
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:
-    """Of a share seen among n independent samples (Wilson 1927, JASA 22, 209–212): what another test set of this size might show.
+    """Return the interval of a share among n independent samples (Wilson 1927, JASA 22, 209–212).
 
-    share: 0 to 1, a fraction of n or the mean of several. It stays inside 0..1, and is no point at 0 or 1, where the usual
-    ±√(p(1−p)/n) is. Raises ValueError for a share outside 0..1 or n < 1.
+    It describes what another test set of this size might show. It stays inside 0..1 and is not a point at 0 or 1,
+    unlike the usual ±√(p(1−p)/n).
+
+    Args:
+        share: 0 to 1, a fraction of n or the mean of several.
+        n: number of samples.
+        confidence: level of the interval.
+
+    Raises:
+        ValueError: the share is outside 0..1, or n < 1.
     """
     if not 0 <= share <= 1 or n < 1:
         raise ValueError(f"expected a share from 0 to 1 of n ≥ 1 samples, found {share!r} of {n!r}")
@@ -98,22 +120,31 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
 
 
 def look_confidence(look: int, confidence: float = CONFIDENCE) -> float:
-    """The level of the interval at the look-th look at a growing set of seeds: 95 %, 97.5 %, 99.17 %, 99.58 %, …
+    """Return the level of the interval at interim analysis `look`: 95 %, 97.5 %, 99.17 %, 99.58 %, …
 
-    At look k ≥ 2 the error is α/(k(k−1)), and Σ 1/(k(k−1)) over k ≥ 2 is 1: all later looks together may err as often as the
-    first alone. So whoever adds seeds until the interval leaves the limit errs to one side with probability α at most (5 %; 2.5
-    % where there is one look), however many looks are taken: Bonferroni's bound, which asks nothing of how they depend on each
-    other. Raises ValueError for a look below 1.
+    At analysis k ≥ 2 the error is α/(k(k−1)), and Σ 1/(k(k−1)) over k ≥ 2 is 1: all later analyses together may err as
+    often as the first alone. Adding seeds until the interval leaves the limit therefore errs to one side with
+    probability α at most (5 %; 2.5 % for a single analysis), for any number of analyses: Bonferroni's bound, which
+    holds for any dependence between them.
+
+    Raises:
+        ValueError: `look` is below 1.
     """
     if look < 1:
-        raise ValueError(f"looks are counted from 1, found {look!r}")
+        raise ValueError(f"expected the number of the interim analysis, from 1, found {look!r}")
     return 1 - (1 - _proper(confidence)) / max(1, look * (look - 1))
 
 
 def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
-    """The fewest seeds, fixed in advance, whose 95 % t interval lies wholly on one side of a limit with probability `power`.
+    """Return the fewest seeds, fixed in advance, that decide with probability `power`.
 
-    distance: of the true mean from the limit, > 0; std: of one seed. By the noncentral t distribution. None beyond MOST_SEEDS.
+    Decided means that the 95 % t interval is wholly on one side of the limit, by the noncentral t distribution. None
+    beyond MOST_SEEDS.
+
+    Args:
+        distance: of the true mean from the limit, > 0.
+        std: standard deviation of one seed.
+        power: probability of a decision.
     """
     counts = np.arange(2, MOST_SEEDS + 1)
     reached = special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)
@@ -123,12 +154,12 @@ def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | No
 
 
 def level_text(confidence: float) -> str:
-    """`95 %`, `97.5 %`, `99.17 %`: a level as a sentence names it."""
+    """Return a confidence level as text: `95 %`, `97.5 %`, `99.17 %`."""
     return f"{100 * confidence:.4g} %"
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0) -> Interval:
-    """t_interval below 20 values, bootstrap_interval from 20 on; `method` of the result says which."""
+    """Return t_interval below 20 values, else bootstrap_interval; `method` of the result names it."""
     numbers = tuple(values)
     if len(numbers) < BOOTSTRAP_LEAST:
         return t_interval(numbers, confidence)
@@ -136,7 +167,10 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE, *, seed: i
 
 
 def _expanded(confidence: float, n: int) -> float:
-    """The percentile level whose bootstrap interval of normal values is as wide as their t interval."""
+    """Return the percentile level at which the bootstrap interval is as wide as the t interval.
+
+    This holds for normal values.
+    """
     return float(2 * special.ndtr(quantile(n - 1, confidence) * math.sqrt(n / (n - 1))) - 1)
 
 

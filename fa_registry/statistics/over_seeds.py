@@ -1,4 +1,4 @@
-"""Readings over seeds: the one function that takes their mean, arithmetic or geometric, with its deviation and interval."""
+"""Mean of readings over seeds, arithmetic or geometric, with its deviation and interval."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from fa_registry.records import Reading
 from fa_registry.statistics.samples import LARGEST, Summary, summary
 
 ARITHMETIC, GEOMETRIC = "arithmetic", "geometric"
-LARGEST_DECADES = 308.0  # where doubles end
+LARGEST_DECADES = 308.0  # largest power of ten in float64
 
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """A quantity over seeds. average: which mean; mean: it, or why there is none; n: the seeds behind it, of all there are.
+    """A metric over seeds.
 
-    terms: what was added up, one number a seed: decimal logarithms where the mean is geometric, none where 0 has none.
+    Args:
+        average: ARITHMETIC or GEOMETRIC.
+        mean: the mean, or why there is none.
+        n: number of seeds with a value.
+        of: number of all seeds.
+        terms: the averaged number of each seed: decimal logarithms if the mean is geometric, empty if a value is 0.
     """
 
     average: str
@@ -29,26 +34,26 @@ class OverSeeds:
 
     @property
     def std(self) -> Reading:
-        """ddof 1; of a geometric mean the factor that one standard deviation of the logarithms is."""
+        """Return the standard deviation (ddof 1); for a geometric mean the factor 10^std of the logarithms."""
         return self._figure("std")
 
     @property
     def low(self) -> Reading:
-        """The lower end of the 95 % t interval of the mean, of a geometric one through the logarithms."""
+        """Return the lower end of the 95 % t interval of the mean; computed on logarithms if geometric."""
         return self._figure("low")
 
     @property
     def high(self) -> Reading:
-        """The upper end of that interval."""
+        """Return the upper end of that interval."""
         return self._figure("high")
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends; None where there are none."""
+        """Return both ends; None if there are none."""
         ends = self.low.value, self.high.value
         return None if None in ends else ends
 
-    @cached_property  # most of what this costs: figures of many sites and epochs show the mean alone
+    @cached_property  # the most expensive part; tables of many sites and epochs need only the mean
     def _summary(self) -> Summary:
         return summary(self.terms)
 
@@ -68,9 +73,10 @@ class OverSeeds:
 
 
 def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeeds:
-    """The mean over seeds of (seed, reading). average: ARITHMETIC or GEOMETRIC.
+    """Return the mean over seeds of (seed, reading), by ARITHMETIC or GEOMETRIC `average`.
 
-    Runs of one seed count as one. A seed without a value is left out of n; one that is not finite leaves no mean.
+    Runs of one seed count as one. A seed without a value is not counted in n; a value that is not finite leaves no
+    mean.
     """
     given = tuple(readings)
     of = len({seed for seed, _ in given})
@@ -87,7 +93,7 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
 
 
 def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
-    """seed → its value, where it has one; several runs of one seed are their mean, by `average`."""
+    """Return seed → value for the seeds with a value; several runs of one seed are averaged."""
     several: dict[int, list[float]] = {}
     for seed, reading in readings:
         if reading.value is not None:
@@ -96,7 +102,7 @@ def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[i
 
 
 def _mean(values: Sequence[float], average: str) -> float:
-    """Clipped into the values: equal ones have their own mean, not one beside it."""
+    """Return the mean, clipped to the values' range: the mean of equal values is exactly that value."""
     low, high = min(values), max(values)
     if low == high:
         return low

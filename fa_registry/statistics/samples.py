@@ -1,4 +1,4 @@
-"""Sample figures: what a list of numbers, or a published mean ± std, amounts to."""
+"""Summaries of a sample: of a list of numbers, or of a published mean ± std."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numbers import Integral, Real
 from scipy import special
 
 CONFIDENCE = 0.95
-LARGEST = 1e150  # beyond it sums and interval ends may leave float64
-NO_SPREAD = "no spread: the interval is as narrow as rounding and claims more than {n} values can"
+LARGEST = 1e150  # beyond it sums and interval ends may overflow float64
+NO_SPREAD = "no spread: the interval is only as wide as rounding, narrower than {n} values can justify"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """n values: their mean; std (ddof 1) and the 95 % t interval low..high, None where n < 2."""
+    """Mean of n values; std (ddof 1) and the 95 % t interval low..high are None for n < 2."""
 
     n: int
     mean: float
@@ -28,7 +28,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Reported:
-    """A sample known by its figures: mean, std (ddof 1; multiply a ddof-0 one by √(n/(n−1))), n ≥ 2 values."""
+    """A sample known by mean, std (ddof 1; multiply a ddof-0 one by √(n/(n−1))) and n ≥ 2."""
 
     mean: float
     std: float
@@ -39,16 +39,17 @@ class Reported:
         if self.std < 0 or not isinstance(self.n, Integral) or self.n < 2:
             raise ValueError(
                 f"expected a standard deviation ≥ 0 and an integer n ≥ 2, found std={self.std!r}, n={self.n!r}; "
-                "a figure published without its spread is a constant: pass the number itself"
+                "a value published without its spread is a constant: pass the number itself"
             )
         for name, value in (("mean", mean), ("std", std), ("n", int(self.n))):
-            object.__setattr__(self, name, value)  # a float32 here would round everything computed from it
+            object.__setattr__(self, name, value)  # a float32 would round all results computed from it
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Mean, sample standard deviation and Student-t 95 % interval of the mean.
+    """Return mean, sample standard deviation and Student-t 95 % interval of the mean.
 
-    Raises ValueError for no values, or for one that is not finite: a summary never hides a broken run.
+    Raises:
+        ValueError: there are no values, or one is not finite: a summary never hides a broken run.
     """
     numbers = finite(values, "a summary")
     if len(numbers) == 1:
@@ -59,14 +60,15 @@ def summary(values: Iterable[float]) -> Summary:
 
 
 def reported(values: Iterable[float], purpose: str = "a sample with a spread") -> Reported:
-    """Mean, std (ddof 1) and n of at least two values; purpose: what they are for, in the words of the error."""
+    """Return mean, std (ddof 1) and n of at least two values; `purpose` names them in error messages."""
     return _figures(finite(values, purpose, least=2))
 
 
 def _figures(numbers: tuple[float, ...]) -> Reported:
-    """Exact summation, then clipped into the data: equal values have their own mean, and a std of 0, not 1e-17.
+    """Return the exactly summed mean, clipped to the data, and the std.
 
-    hypot scales before it squares: deviations of 1e-170 keep their std, where a sum of squares would be 0.
+    Equal values have exactly their own mean and a std of 0, not 1e-17. hypot scales before it squares: deviations of
+    1e-170 keep their std, where a sum of squares would be 0.
     """
     mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
     std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)
@@ -74,7 +76,11 @@ def _figures(numbers: tuple[float, ...]) -> Reported:
 
 
 def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float, ...]:
-    """The values as floats, or a ValueError: too few, not numbers, not finite, or a mapping (its keys are no values)."""
+    """Return the values as floats.
+
+    Raises:
+        ValueError: too few values, not numbers, not finite, or a mapping (its keys are not values).
+    """
     if isinstance(values, Mapping):
         raise ValueError(f"{purpose} takes values, found a mapping {dict(values)!r}; pass its .values()")
     numbers = tuple(values)
@@ -83,58 +89,69 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
         raise ValueError(
             f"{purpose} needs at least {needed}, found {len(numbers) or 'none'}; train or select more seeds"
         )
-    # float() first: a float32 would pull the limit down into its own range, where it is inf
+    # float() first: a comparison in float32 would convert the limit to inf
     wrong = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
     if wrong:
         raise ValueError(
             f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)}; "
-            "leave a diverged run out by name, and say so"
+            "exclude a diverged run by name, and report the exclusion"
         )
     return tuple(float(value) for value in numbers)
 
 
 def standard_error(sample: Reported) -> float:
-    """Of the mean: std/√n."""
+    """Return the standard error of the mean, std/√n."""
     return sample.std / math.sqrt(sample.n)
 
 
 def rounding(*numbers: float) -> float:
-    """What float64 cannot tell from 0 in a difference of these numbers; never 0, so it can be divided by."""
+    """Return the rounding error of float64 in a difference of these numbers.
+
+    It is never 0, so it can be a divisor.
+    """
     return max(4 * sys.float_info.epsilon * max(map(abs, numbers)), sys.float_info.min)
 
 
 def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
-    """The standard error, never below rounding: 0.3 against 0.1 + 0.2 three times over is no win, and 0/0 no figure."""
+    """Return the standard error, but at least the rounding error, with a remark in that case.
+
+    So 0.3 against 0.1 + 0.2 three times is no significant difference, and 0/0 does not occur.
+    """
     return (raw, "") if raw > floor else (floor, NO_SPREAD.format(n=n))
 
 
 def quantile(df: float, confidence: float = CONFIDENCE) -> float:
-    """Student's t with df degrees of freedom lies within ± this with probability `confidence`."""
+    """Return q such that Student's t is within ±q with probability `confidence`."""
     return float(special.stdtrit(df, (1 + confidence) / 2))
 
 
 def upper_tail(t: float, df: float) -> float:
-    """P(T ≥ t). From the lower tail of −t: 1 − P(T ≤ t) has no digits left beyond t ≈ 10."""
+    """Return P(T ≥ t) by the lower tail of −t: 1 − P(T ≤ t) has no digits left beyond t ≈ 10."""
     return float(special.stdtr(df, -t))
 
 
 def rank_p_value(observed: float, null: Iterable[float]) -> float:
-    """(1 + #{null ≥ observed}) / (n + 1), one-sided for large `observed`, in 1/(n+1)..1.
+    """Return (1 + #{null ≥ observed}) / (n + 1), one-sided for large `observed`, in 1/(n+1)..1.
 
-    Never 0: the observed draw is one of the n + 1 (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With 20
-    draws the least p is 1/21 = 0.048.
+    Never 0: the observed draw is one of the n + 1 (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With
+    20 draws the smallest p is 1/21 = 0.048.
 
-    Raises ValueError for an empty null, or a number that is not finite.
+    Raises:
+        ValueError: the null is empty, or a number is not finite.
     """
-    (value,), draws = finite([observed], "the observed figure"), finite(null, "a null distribution")
+    (value,), draws = finite([observed], "the observed value"), finite(null, "a null distribution")
     return (1 + sum(draw >= value for draw in draws)) / (len(draws) + 1)
 
 
 def holm(p_values: Iterable[float]) -> tuple[float, ...]:
-    """Holm's adjusted p-values, in the order given: those at most α may be rejected together at level α, whatever their dependence.
+    """Return Holm's adjusted p-values in the given order.
 
-    The i-th smallest of m is multiplied by m − i + 1, and none is less than a smaller one's (Holm 1979, Scand. J. Statist. 6,
-    65). Rounded to 12 digits, so that 3 × 1/60 is no more than .05. Raises ValueError for one outside 0..1.
+    Those at most α may be rejected together at level α, for any dependence. The i-th smallest of m is multiplied by m −
+    i + 1, and none is less than a smaller one's (Holm 1979, Scand. J. Statist. 6, 65). Rounded to 12 digits, so that 3
+    × 1/60 does not exceed .05.
+
+    Raises:
+        ValueError: a p-value is outside 0..1.
     """
     values = tuple(p_values)
     if wrong := [value for value in values if not 0 <= value <= 1]:

@@ -1,4 +1,4 @@
-"""How values scatter: whether one lies far from the others, and whether normal scatter is shown, assumed or refuted."""
+"""Scatter of values: outliers, and whether normal scatter is shown, assumed or refuted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from scipy import special
 from fa_registry.statistics.intervals import level_text
 from fa_registry.statistics.samples import CONFIDENCE, finite, reported
 
+# Smallest sample that is tested for normal scatter.
 TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samples of 8, in 9 % of samples of 3
 
 
 def far_value(values: Sequence[float], level: float, least: float) -> int | None:
-    """Return the index of the value that lies far from the others, or None.
+    """Return the index of the value that is far from the others, or None.
 
     Args:
-        values: one a seed; fewer than three cannot tell.
+        values: one per seed; None is returned for fewer than three.
         level: of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
-        least: how far it must be from the nearest other value, in their unit. Without it, three values of which two are equal
+        least: smallest distance from the nearest other value, in their unit. Without it, three values of which two are
+            equal
             would always have one that is far.
 
     Raises:
@@ -39,10 +41,10 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
 
 
 def scatter_text(values: Sequence[float]) -> str:
-    """Describe on what a t interval of these values rests; empty for fewer than two.
+    """Return the assumption that a t interval of these values rests on; empty for fewer than two.
 
-    From TESTED values on by the test of Shapiro and Wilk (1965, Biometrika 52, 591). The coverages are simulated in
-    tests/statistics/test_coverage.py.
+    From TESTED values on, the text has the result of the test of Shapiro and Wilk (1965, Biometrika 52, 591). The
+    coverages are simulated in tests/statistics/test_coverage.py.
     """
     n = len(values)
     if n < 2:
@@ -50,12 +52,12 @@ def scatter_text(values: Sequence[float]) -> str:
     assumed = f"The {level_text(CONFIDENCE)} interval assumes that seeds scatter normally"
     if n < TESTED:
         return (
-            f"{assumed}, which {n} seeds cannot show. An interval of three seeds contains the true mean in 95 % of studies if they "
-            "do, in 84 % if they scatter log-normally, and in 48 % if one seed in five collapses"
+            f"{assumed}, which {n} seeds cannot show. If they do, an interval of three seeds contains the true mean in 95 % of "
+            "studies. It does so in 84 % if they scatter log-normally, and in 48 % if one seed in five collapses"
         )
     if min(values) == max(values):
         return f"{assumed}; all {n} are equal"
-    from scipy import stats  # half a second that a report of few seeds need not pay
+    from scipy import stats  # imported here: it takes half a second, which a report of few seeds does not need
 
     p = float(stats.shapiro(values).pvalue)
     found = "is not compatible" if p < 1 - CONFIDENCE else "is compatible"

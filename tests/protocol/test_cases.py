@@ -77,7 +77,7 @@ def test_one_weights_file_under_several_seeds_is_one_value():
     ]
     found = margins([*adopted, *records[3:]])
     assert found.seeds == (1, 3)
-    assert "seed 2 left out: it is the weights file of seed 1 again" in found.notes
+    assert "seed 2 left out: its weights file is that of seed 1, which counts already" in found.notes
 
 
 def test_a_diverged_seed_counts():
@@ -94,7 +94,7 @@ def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
     found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
     assert (found.mean, found.interval) == (12.0, None)
     assert found.notes == (
-        "of seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",
+        "for seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",
     )
 
 
@@ -135,7 +135,7 @@ def checked(control, **outcomes):
 FAILED = Conformance("failed", ("credits",))
 DOUBTED = {
     "adopted": (frozen(weights="ab"), "trained elsewhere and adopted"),
-    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a training loop of its author's own"),
+    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "its author's own training loop"),
     "diverged": (dataclasses.replace(frozen(), status="diverged"), "its status is diverged"),
     "failed method": (dataclasses.replace(frozen(), conformance=FAILED), "its method bp failed conformance"),
     "another method": (

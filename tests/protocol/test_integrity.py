@@ -133,7 +133,7 @@ def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart
 
 
 def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
-    before = Integrity("verified", ("every recomputed figure agrees, bit-equal",))
+    before = Integrity("verified", ("every recomputed metric agrees, bit-equal",))
     after = with_checks(
         before, (Check("figures", "agrees"), Check("feedback", "differs", "B_01 is no draw of seed 42"))
     )

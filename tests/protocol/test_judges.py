@@ -131,7 +131,7 @@ def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, ac
     audit = judge_all(runs, edition)[1]
     finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
     assert (finding.outcome, finding.state == "OTHER SET") == (("pass", False) if right else ("warn", True))
-    assert ("no whole number of 360 test samples" in finding.sentence) is not right
+    assert ("is not a whole number of 360 test samples" in finding.sentence) is not right
     assert audit.verdict.outcome == ("pass" if right else "warn")
     assert right or audit.verdict.label == f"WARN({finding.rule} other set)"
     low = judge_all([runs[0], runs[1], *over_seeds({}, {1: 0.99, 2: 0.99})], edition)[1]
@@ -237,7 +237,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
     assert third.interval[0] < second.interval[0] < first.interval[0]
     assert "by the whole 97.5 % interval over seeds" in second.required
     assert (
-        "(97.5 % interval, since this is look 2 at a set of its seeds that changed after an audit: " in second.sentence
+        "(97.5 % interval, since this is interim analysis 2: its seeds changed after an audit; " in second.sentence
     )
     assert "95 % interval over seeds" in first.required and "look" not in first.sentence
     assert judge_all(runs, OURS, looks={"another group": 2})[0].findings[2] == first

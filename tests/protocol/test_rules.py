@@ -81,8 +81,8 @@ def test_every_rule_says_who_says_so_and_why():
         (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = "D1"'), "fail_if: expected a list, found 'D1'"),
         (("fail_if", "strikt = true\nfail_if"), r"unknown field 'strikt' \(did you mean 'strict'\?\)"),
         (("fail_if", "labels = { pas = 'x' }\nfail_if"), r"labels.pas: unknown field 'pas' \(did you mean 'pass'\?\)"),
-        (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: may hold no bracket"),
-        (("fail_if", "labels = { fail = 'a: b' }\nfail_if"), "labels.fail: may hold no bracket, and a colon only at"),
+        (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: must not contain a bracket"),
+        (("fail_if", "labels = { fail = 'a: b' }\nfail_if"), "labels.fail: must not contain a bracket, and a colon only at"),
     ],
 )
 def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
@@ -114,7 +114,7 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
         (('outcome = "warn"', 'outcome = "warn"\nreference = "x"'), r"rule\[3\].reference: the judge credit_dist"),
         (
             ('outcome = "warn"', 'outcome = "warn"\nguard_also = 3'),
-            r"rule\[3\].guard_also: the judge credit_distribution does not look at it",
+            r"rule\[3\].guard_also: the judge credit_distribution does not use it",
         ),
         (("[rule.guard]", "[rule.guard_also]"), r"rule\[1\].guard: missing; guard_also is a further condition"),
         (

@@ -89,7 +89,7 @@ def test_no_waivers_is_a_file_too(tmp_path):
         (dict(expiry='"2026-W48"'), "waiver[0].expiry: expected a date as 2026-11-30, found '2026-W48'"),
         (dict(expiry="20261231"), "waiver[0].expiry: expected a date as 2026-11-30, found 20261231"),
         (dict(date="2026-11-01T10:00:00"), "waiver[0].date: expected a date"),
-        (dict(expiry='"2026-10-31"'), "waiver[0].expiry: 2026-10-31 lies before the waiver's own date 2026-11-01"),
+        (dict(expiry='"2026-10-31"'), "waiver[0].expiry: 2026-10-31 is before the waiver's own date 2026-11-01"),
         (dict(reasn='"x"'), "waiver[0].reasn: unknown field 'reasn' (did you mean 'reason'?)"),
         (dict(expired="false"), "waiver[0].expired: unknown field 'expired' (did you mean 'expiry'?)"),
     ],
@@ -182,7 +182,7 @@ def test_a_waiver_for_a_rule_that_no_edition_has_is_remarked(tmp_path):
 
 def test_a_waiver_of_tomorrow_is_refused(tmp_path):
     assert problems(tmp_path, dict(date='"2026-11-22"')) == (
-        "waiver[0].date: 2026-11-22 lies after today, 2026-11-21: a waiver holds from the day it was given",
+        "waiver[0].date: 2026-11-22 is after today, 2026-11-21: a waiver is valid from the day it was given",
     )
     assert one(tmp_path, date='"2026-11-21"').date == "2026-11-21"
 

@@ -98,9 +98,9 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
     # an interval over three seeds is wide where nothing is paired
     stated_by_every_edition(report, "bp", {"2026-11": "UNDECIDED"})
     (run, *_) = judged(report, method="bp", control="none")
-    assert "a training loop of its author's own trained it" in run.frozen_doubt
+    assert "its author's own training loop trained it" in run.frozen_doubt
     assert f"control stated, run {run.frozen_run_id[:8]}, integrity unverifiable: " in form(store, "bp")
-    assert "control stated: a training loop of its author&#39;s own trained it" in index_page(store)
+    assert "control stated: its author&#39;s own training loop trained it" in index_page(store)
     assert promoted_aliases(run.record.run_id) == ["warn"]
 
 
@@ -204,12 +204,12 @@ def test_bp_weights_adopted_as_dfa_beside_honest_controls_are_stated_and_never_p
         (run,) = opinions(report, run_id)
         (finding,) = [one for one in run.findings if one.rule == "adopted"]
         assert (finding.outcome, finding.state) == ("warn", "STATED")
-        assert "no audit can know which code trained it" in finding.sentence
+        assert "no audit can determine which code trained it" in finding.sentence
         assert depth_of(run).outcome == "pass" and run.frozen_doubt == ""  # only the adoption keeps it from a PASS
         assert run.verdict.outcome == "warn" and "adopted stated" in run.verdict.flags
         assert "code" not in {check.subject for check in integrity_of(report, run_id).checks}
     text = form(store, "dfa-adopted")
-    assert "no audit can know which code trained it" in text and "✔" not in text and "**May be claimed" not in text
+    assert "no audit can determine which code trained it" in text and "✔" not in text and "**May be claimed" not in text
     assert "may be reported as that of trained depth" not in text and "**Code**" not in text
 
 

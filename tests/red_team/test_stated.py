@@ -118,4 +118,4 @@ def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, 
         finding = depth_of(run)
         assert (finding.outcome, finding.state) == ("warn", "OTHER SET")
         assert run.verdict.outcome != "pass" and "D3 other set" in run.verdict.flags
-        assert "is no whole number of 360 test samples" in finding.sentence
+        assert "is not a whole number of 360 test samples" in finding.sentence

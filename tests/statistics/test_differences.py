@@ -332,10 +332,10 @@ def test_a_margin_is_positive(margin):
     [
         (([0.9], 0.9, 0.02), "an equivalence test needs at least 2 values, found 1"),
         (([0.9, math.nan], 0.9, 0.02), "an equivalence test takes finite values.*found nan"),
-        ((VALUES, math.nan, 0.02), "the published figure takes finite values"),
+        ((VALUES, math.nan, 0.02), "the published value takes finite values"),
         ((VALUES, 0.9, math.nan), "the margin takes finite values"),
         ((VALUES, 0.9, math.inf), "the margin takes finite values"),
-        ((VALUES, (0.9, 0.01, 3), 0.02), r"found \(0.9, 0.01, 3\); wrap the figures in Reported"),
+        ((VALUES, (0.9, 0.01, 3), 0.02), r"found \(0.9, 0.01, 3\); wrap the numbers in Reported"),
     ],
 )
 def test_what_allows_no_judgement_is_refused(arguments, message):

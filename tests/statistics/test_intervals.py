@@ -143,7 +143,7 @@ def test_the_level_rises_with_the_looks_and_all_later_ones_err_as_often_as_the_f
     assert levels == pytest.approx([0.95, 0.975, 1 - 0.05 / 6, 1 - 0.05 / 12], abs=1e-12)
     assert [level_text(level) for level in levels] == ["95 %", "97.5 %", "99.17 %", "99.58 %"]
     assert sum(1 - look_confidence(look) for look in range(2, 20_000)) == pytest.approx(0.05, abs=1e-5)
-    with pytest.raises(ValueError, match="counted from 1"):
+    with pytest.raises(ValueError, match="expected the number of the interim analysis, from 1, found 0"):
         look_confidence(0)
 
 
@@ -236,7 +236,7 @@ def test_a_mapping_is_refused_because_its_seeds_would_be_averaged():
 
 @pytest.mark.parametrize("value", [None, "0.9", 1e200, 1j, np.array([1.0, 2.0])])
 def test_what_is_no_usable_number_is_shown_in_the_error(value):
-    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; leave"):
+    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; exclude"):
         summary([0.5, value])
 
 
@@ -297,7 +297,7 @@ def test_under_the_null_it_rejects_one_in_twenty():
     ("observed", "null", "message"),
     [
         (0.5, [], "a null distribution needs at least one value, found none"),
-        (math.nan, [0.1], "the observed figure takes finite values"),
+        (math.nan, [0.1], "the observed value takes finite values"),
         (0.5, [0.1, math.nan], "a null distribution takes finite values.*found nan among 2"),
     ],
 )

@@ -400,7 +400,7 @@ def test_a_diagnostic_that_crashes_for_one_run_costs_that_run_its_verdict_alone(
     assert "Traceback" in error["detail"] and "RuntimeError: not in the <b>mood</b>" in error["detail"]
     assert entry(result, "dfa")["record"]["measurements"]["scalars"]["mood"] == 1.0
     page = (workplace / "reports" / "index.html").read_text()
-    assert "moody: the diagnostic crashed, what it measures is missing" in page
+    assert "moody: the diagnostic crashed, so its metrics are missing" in page
 
 
 def test_the_page_shows_the_traceback_of_a_crashed_diagnostic(trained, workplace, moody):

@@ -65,7 +65,7 @@ def test_lists_hold_the_good_and_the_broken_with_its_reason(registry, careless):
     (broken,) = (row for row in rows if row["name"] == "broken")
     assert broken["line"].startswith("cannot be used: ") and WHY in broken["line"]
     ours, theirs = (row for row in rows if row["name"] == "dfa")
-    assert Path(ours["file"]).parts[-2:] == ("methods", "dfa.py") and "is not used, for" in theirs["line"]
+    assert Path(ours["file"]).parts[-2:] == ("methods", "dfa.py") and "is not used:" in theirs["line"]
     (worse,) = (row for row in json.loads(registry("list", "diagnostics", "--json").stdout) if row["name"] == "worse")
     assert WHY in worse["line"]
 

@@ -250,5 +250,5 @@ def test_a_report_of_a_million_wrong_entries_is_refused_without_an_error_for_eac
 def test_what_is_wrong_behind_a_hundred_thousand_entries_is_refused_too(of_one_run):
     runs = of_one_run["runs"]
     wrong = of_one_run | {"remarks": ["x"] * jsonio.MOST_ENTRIES + [3], "runs": runs}
-    with pytest.raises(InvalidFields, match="record: expected other values behind the first 100,000 entries"):
+    with pytest.raises(InvalidFields, match="record: expected other values after the first 100,000 entries"):
         jsonio.decode(AuditReport, wrong, "report")

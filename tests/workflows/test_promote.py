@@ -85,7 +85,7 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     by = f"edition 2026-11, sha256 {digests()['2026-11'][:8]}"
     assert text.startswith(f"**WARN(D3 provisional)** by {by} · dfa · resmlp-16x2 · digits · 1 epochs\n")
     assert "Other editions: FAIL(D3) by 2026-05" in text
-    assert "every recomputed figure agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
+    assert "every recomputed metric agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
 
 
 def test_its_files_are_tensors_and_text_and_no_flavour_of_mlflows(judged):

@@ -1,4 +1,4 @@
-"""Reproduction: a study's published figures, read from its reference.toml, beside the figures of an audit's runs."""
+"""Comparison of a study's published values (reference.toml) with the runs of an audit."""
 
 from fa_registry.protocol.reproduction.comparison import reproduction
 from fa_registry.protocol.reproduction.reference_file import FILE, load_reference

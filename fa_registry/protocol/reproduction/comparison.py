@@ -1,4 +1,7 @@
-"""Every published figure beside the audit's own: reproduced, not shown, differs, not comparable, not measured or not at hand."""
+"""Outcome of every published value for the runs of an audit.
+
+The outcomes are: reproduced, not shown, differs, not comparable, not measured, not at hand.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ from fa_registry.records import (
 )
 from fa_registry.statistics import Reported, reported, t_interval, tost
 
-EDITION = "2026-05"  # the published rules: a first fire was published by them, whichever edition leads the audit
+EDITION = "2026-05"  # first fires were published by these rules, regardless of the audit's leading edition
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
-    """One row for every figure of the reference, in its order."""
+    """Return one row per published value of the reference, in its order."""
     groups_of_report, edition = groups(report), load_edition(EDITION)
     rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
@@ -57,7 +60,7 @@ def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditRepo
     else:
         verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
     others = len(alike(figure, candidates, report.cards)) - 1
-    more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
+    more = f"; {others} more groups of runs match; this one is the largest" if others > 0 else ""
     mean, std = _over_runs([run.reading for run in measured], figure)
     return FigureVerdict(
         figure,
@@ -82,7 +85,10 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Mean and std of what was measured, for people: over the runs that have a number, by the mean of the test's scale."""
+    """Return mean and std of the measured values for display, over the runs with a number.
+
+    The mean is that of the test's scale.
+    """
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
@@ -90,16 +96,17 @@ def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Re
     return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
 
 
-# Which runs of an audit a published figure is about, and in what they are another experiment than the published one.
+# The runs of an audit that match a published value, and how their experiment differs from the published one.
 
 
 Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """The group of that method, penalty, control and architecture with the fewest differences, and these in words.
+    """Return the group of the figure's method, penalty, control and architecture with fewest differences.
 
-    Of several that are equally near, runs trained here come before adopted ones, and more runs before fewer.
+    The second entry lists the differences. Among equals, runs trained here come before adopted ones, then larger groups
+    before smaller ones.
     """
     candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
     return min(
@@ -110,12 +117,15 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
-    """Every group that differs from the published run in nothing that is written down: on another device, say."""
+    """Return every group without a recorded difference to the published run.
+
+    The groups may differ in the device, for example.
+    """
     return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
 
 
 def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Data set, epochs, options and recipe in which the runs are not what was published, one sentence each."""
+    """Yield one sentence per difference to the published data set, epochs, options and recipe."""
     setting = figure.setting
     if setting is None:
         return
@@ -135,11 +145,11 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
 def _unlike(
     published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """An option that the reference does not name had its default; one whose default nobody knows is said to be open."""
+    """Yield the options that differ; unnamed options of the reference had their default, if known."""
     meant = {**defaults, **published}
     for name in dict.fromkeys([*published, *ours]):
         if name not in meant:
-            yield f"{name}: the reference does not say it, here {ours[name]}"
+            yield f"{name}: not given in the reference, here {ours[name]}"
         elif name in ours and ours[name] != meant[name]:
             yield f"{name}: published with {meant[name]}, here {ours[name]}"
         elif name not in ours and meant[name] != defaults.get(name):
@@ -161,14 +171,20 @@ def _spec(group: Group) -> RunSpec:
     return group.runs[0].record.spec
 
 
-# One run's number for one published figure: looked up where the figure says, N/A with the reason where there is none.
+# One run's number for one published value: N/A with the reason if there is none.
 
 
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """In the unit of the published figure. rule: of the published edition, for a first fire."""
+    """Return a run's value in the unit of the published one.
+
+    Args:
+        figure: the published value.
+        record: the run.
+        rule: rule of the published edition, for a first fire.
+    """
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
-        reading, never = Reading(None, "its logged figures do not come out again"), False
+        reading, never = Reading(None, "its logged metrics were not reproduced"), False
     return MeasuredFigure(record.spec.seed, record.run_id, reading, never)
 
 
@@ -178,14 +194,17 @@ def _number(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
-    """The first epoch at which the rule fires, and whether it never does: only where every epoch has a number to say so."""
+    """Return the first epoch at which the rule fires, and whether it never fires.
+
+    It never fires only if every epoch has a number.
+    """
     line = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not line or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not followed by epoch"), False
     epoch = first_fire(rule, record)
     unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
     if unknown:
-        return Reading(None, f"cannot be said of every epoch: {unknown[0]}"), False
+        return Reading(None, f"not known for every epoch: {unknown[0]}"), False
     if epoch is None:
         return Reading(None, f"it never fires in {len(line) - 1} epochs"), True
     return Reading(float(epoch)), False
@@ -214,14 +233,14 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """N/A as soon as one site is: a mean over fewer would be another number."""
+    """Return the mean over sites; N/A if one site is, since a mean of fewer is another number."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
     return Reading.of(math.fsum(reading.value for reading in row) / len(row))
 
 
-# The test behind a verdict. A figure with a margin is an equivalence test, a bound is one-sided, `never` is a count.
+# The test of a published value: an equivalence test if it has a margin, one-sided for a bound, a count for `never`.
 
 
 ALPHA = 0.05
@@ -230,7 +249,7 @@ ONE_RUN = "one run has no spread to test with: train two seeds or more"
 
 @dataclass(frozen=True)
 class Tested:
-    """outcome, with the reason in words; difference, interval_90 and margin in the unit of the test, as in FigureVerdict."""
+    """Outcome of a test with its reason; numbers in the unit of the test, as in FigureVerdict."""
 
     outcome: str
     reason: str
@@ -240,7 +259,10 @@ class Tested:
 
 
 def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
-    """What the runs of one group, which is the published experiment again, say of one published figure."""
+    """Return the outcome of a published value for the runs of one group.
+
+    These runs repeat the published experiment.
+    """
     runs = len(measured)
     silent = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
@@ -260,7 +282,10 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> T
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
-    """Counted: of n runs without a fire, 1 − α^(1/n) is the largest rate that 95 % do not exclude (Clopper–Pearson)."""
+    """Return the outcome of `never`, by counting.
+
+    If no run of n fires, 1 − α^(1/n) is the largest rate that 95 % do not exclude (Clopper–Pearson).
+    """
     if silent < runs:
         return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
     rate = 1 - ALPHA ** (1 / runs)
@@ -278,7 +303,7 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
             return _bound(published, measured, log)
         target, margin, remark = _target(published, figure.margin.size, log)
         equivalence = tost(measured, target, margin)
-    except ValueError as error:  # numbers beyond what the statistics take: said, not swallowed
+    except ValueError as error:  # numbers out of range: the reason is reported
         return Tested("not shown", str(error))
     unit = " decades" if log else ""
     interval = equivalence.interval_90
@@ -290,7 +315,10 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
-    """What is tested against, the margin, and what a reader must know of it. A range widens the margin by half of itself."""
+    """Return the tested target, the margin, and a remark.
+
+    A published range widens the margin by half of its width.
+    """
     if published.values:
         return reported([_scaled(value, log) for value in published.values]), margin, ""
     if published.mean is not None:
@@ -302,7 +330,11 @@ def _target(published: Published, margin: float, log: bool) -> tuple[Reported | 
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
-    """One-sided at 5 %: the whole 90 % interval of the mean on the right side; wholly beyond with 95 % is `differs`."""
+    """Return the outcome of a one-sided test at 5 %.
+
+    Reproduced: the whole 90 % interval of the mean is on the right side. Differs: the whole 95 % interval is beyond the
+    bound.
+    """
     below = published.below is not None
     bound = _scaled(published.below if below else published.above, log)
     sign = 1.0 if below else -1.0
@@ -313,7 +345,7 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     unit = " decades" if log else ""
     text = (
         f"90 % interval of the mean, from the bound, {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}, "
-        f"must lie {'below' if below else 'above'} 0"
+        f"must be {'below' if below else 'above'} 0"
     )
     return Tested(outcome, text, Reading.of(difference), (inner.low - bound, inner.high - bound))
 

@@ -1,4 +1,7 @@
-"""reference.toml → Reference. A table says once what its figures share; a figure's own fields come before the table's."""
+"""Reader of reference.toml.
+
+A table states what its values share; a value's own fields take precedence.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,12 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 
 
 def load_reference(folder: Path) -> Reference:
-    """The reference of the study in `folder`, and of the studies beside it that its `also` names; a figure counts once.
+    """Return the reference of the study in `folder`.
 
-    Raises InvalidFields that names everything wrong in all of these files.
+    It includes the neighbouring studies that its `also` names; equal values count once.
+
+    Raises:
+        InvalidFields: with every problem of all these files.
     """
     problems: list[str] = []
     figures: dict[str, list[PublishedFigure]] = {}
@@ -45,7 +51,10 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """The folder's own file, then those it names, each once, in order. What cannot be read is added to `problems`."""
+    """Yield the folder's own file, then the files it names, each once, in order.
+
+    Problems of unreadable files are added to `problems`.
+    """
     waiting, seen = [folder], set()
     while waiting:
         place = waiting.pop(0)
@@ -106,11 +115,11 @@ def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """Numbers as floats whatever way they were typed, so that a record has one text."""
+    """Return numbers as floats, however they were typed, so that a record has one canonical text."""
     return tuple(map(float, value)) if kind is list else kind(value)
 
 
-# What a reference.toml may hold. Every wrong field is named at once: a silent slip in it would test the wrong thing.
+# Schema of reference.toml. Every wrong field is reported at once: a hidden mistake would test the wrong value.
 
 
 TOP = {"title": str, "source": str, "remarks": list, "also": list, "setting": dict, "margin": dict, "table": list}
@@ -172,7 +181,7 @@ KINDS = {
 
 
 def problems_of(raw: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with the file, each sentence beginning with the place it is about."""
+    """Return all problems of the file; each sentence begins with its place in the file."""
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
         if not all(isinstance(item, str) for item in _list(raw.get(name))):
@@ -190,7 +199,7 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
 
 
 def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
-    """Unknown, missing and wrongly typed keys of one table."""
+    """Yield unknown, missing and wrongly typed keys of one table."""
     if not isinstance(table, Mapping):
         yield f"{where}: expected a table, found {jsonio.describe_value(table)}"
         return
@@ -217,7 +226,7 @@ def _margin_problems(where: str, table: Any) -> Iterator[str]:
 
 
 def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
-    """One figure, with what its table says for all of its figures."""
+    """Yield the problems of one published value, including the fields that its table shares."""
     yield from fields(where, own, FIGURE)
     shared = {name: value for name, value in table.items() if name in FIGURE}
     figure = {**shared, **_dict(own)}
@@ -234,19 +243,22 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
     if isinstance(figure.get("site"), str):
         yield from _choice(where, "site", figure, SITES)
     if (figure.get("quantity") == "first_fire") != ("rule" in figure):
-        yield f"{where}.rule: expected with the quantity first_fire and only there"
+        yield f"{where}.rule: expected with the metric first_fire and only there"
     yield from _choice(where, "rule", figure, RULES)
     if figure.get("never") and "rule" not in figure:
-        yield f"{where}.never: expected of a first fire only"
+        yield f"{where}.never: expected only for a first fire"
     margin = figure["margin"] if isinstance(figure.get("margin"), str) else ""
     yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(margin)))
 
 
 def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    """Check a figure whose published value could not be looked up: it has a reason and no value of any form."""
+    """Yield the problems of a value that could not be looked up.
+
+    It must have a reason and no published value.
+    """
     given = sorted({name for name in FORM if name in figure})
     if given:
-        yield f"{where}.not_at_hand: expected no published value beside it, found {', '.join(given)}"
+        yield f"{where}.not_at_hand: expected no published value with it, found {', '.join(given)}"
     if figure["not_at_hand"] == "":
         yield f"{where}.not_at_hand: expected the reason, found nothing"
     if figure.get("not_measured"):
@@ -257,7 +269,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     given = {name for name in FORM if name in figure}
     if given not in [set(form) for form in FORMS]:
         known = "; ".join(" with ".join(form) for form in FORMS)
-        yield f"{where}: expected the figure in one form ({known}), found {', '.join(sorted(given)) or 'none'}"
+        yield f"{where}: expected the published value in one form ({known}), found {', '.join(sorted(given)) or 'none'}"
         return
     if given == {"values"}:
         values = _list(figure["values"])
@@ -269,20 +281,20 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if "std" in given and _is(figure["std"], float) and figure["std"] < 0:
         yield f"{where}.std: expected at least 0, found {figure['std']:g}"
     if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
-        yield f"{where}.n: expected at least 2, found {figure['n']}; a figure of one run is a value"
+        yield f"{where}.n: expected at least 2, found {figure['n']}; the result of one run is a value"
     if given == {"never"} and figure["never"] is not True:
         yield f"{where}.never: expected true, found {jsonio.describe_value(figure['never'])}"
 
 
 def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Whether a margin can be worked out for this figure."""
+    """Yield the problems that prevent the margin of this value from being computed."""
     if "of_std" in margin and not (_is(figure.get("std"), float) and figure["std"] > 0):
         yield f"{where}.margin: {figure['margin']} is a multiple of std, and there is none above 0"
     if "relative" in margin and not any(figure.get(name) for name in ("value", "mean")):
         yield f"{where}.margin: {figure['margin']} is a share of a value or mean, and there is none"
     if margin.get("scale") == "log10":
         if "std" in figure:
-            yield f"{where}.std: a spread says nothing of logarithms; give the values, or one value"
+            yield f"{where}.std: a spread is not defined on scale log10; give the values, or one value"
         numbers = [figure.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(figure.get("values"))
         wrong = [number for number in numbers if _is(number, float) and number <= 0]
         yield from (f"{where}: expected numbers above 0 on scale log10, found {number:g}" for number in wrong)

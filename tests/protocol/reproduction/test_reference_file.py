@@ -152,7 +152,7 @@ def test_a_good_file_has_no_problem():
 @pytest.mark.parametrize(
     ("figure", "sentence"),
     [
-        ("", "expected the figure in one form"),
+        ("", "expected the published value in one form"),
         ("value = 1, mean = 2", "found mean, value"),
         ("mean = 1, std = 0.1", "mean with std with n"),
         ("values = [1]", ".values: expected two or more finite numbers, found [1]"),
@@ -169,11 +169,11 @@ def test_a_good_file_has_no_problem():
         ('value = 1, margin = "spread"', "is a multiple of std, and there is none above 0"),
         ('value = 0, margin = "share"', "is a share of a value or mean, and there is none"),
         ('value = 0, margin = "decades"', "expected numbers above 0 on scale log10, found 0"),
-        ('mean = 1, std = 1, n = 3, margin = "decades"', "a spread says nothing of logarithms"),
+        ('mean = 1, std = 1, n = 3, margin = "decades"', "a spread is not defined on scale log10"),
         ("value = 1, factor = 0", ".factor: expected more than 0, found 0"),
-        ('value = 1, rule = "D1"', ".rule: expected with the quantity first_fire and only there"),
+        ('value = 1, rule = "D1"', ".rule: expected with the metric first_fire and only there"),
         ('value = 1, rule = "D9", quantity = "first_fire"', ".rule: unknown rule 'D9'"),
-        ("never = true", ".never: expected of a first fire only"),
+        ("never = true", ".never: expected only for a first fire"),
         ('never = false, rule = "D1", quantity = "first_fire"', ".never: expected true, found False"),
         ('value = 1, where = ""', ".where: missing"),
     ],
@@ -193,7 +193,7 @@ def test_a_value_that_could_not_be_looked_up_needs_a_reason_and_has_no_form(tmp_
 @pytest.mark.parametrize(
     ("figure", "sentence"),
     [
-        ('value = 1, not_at_hand = "w"', ".not_at_hand: expected no published value beside it, found value"),
+        ('value = 1, not_at_hand = "w"', ".not_at_hand: expected no published value with it, found value"),
         ('not_at_hand = ""', ".not_at_hand: expected the reason, found nothing"),
         ('not_at_hand = "w", not_measured = "w"', ".not_at_hand: expected without not_measured"),
         ('not_at_hand = "w", setting = "nowhere"', ".setting: unknown setting 'nowhere'"),

@@ -36,7 +36,7 @@ def test_an_option_the_reference_does_not_name_had_its_default():
         "terminal_ln: published with True, here False"
     ]
     assert unlike(figure(0.6), cards={}, architecture_options={**options, "new": 3}) == [
-        "new: the reference does not say it, here 3"
+        "new: not given in the reference, here 3"
     ]
     assert unlike(figure(0.6), method_options={"tau": 2.0}) == ["tau: published with 1.0, here 2.0"]
     assert unlike(figure(0.6, method_options={"tau": 2.0}), method_options={"tau": 2.0}) == []
@@ -119,7 +119,7 @@ def test_first_fires():
 
 def test_never_is_said_only_where_every_epoch_has_a_number():
     gap = run("dfa", lines={"growth_max": (1.0, "lost", 2.0)})
-    assert taken("first_fire", D1, gap) == "cannot be said of every epoch: lost"
+    assert taken("first_fire", D1, gap) == "not known for every epoch: lost"
     quiet = run("dfa", lines={"growth_max": (1.0, 1.5, 2.0)})
     changed = dataclasses.replace(quiet, integrity=Integrity("mismatch"))
     fire = figure(1.0, quantity="first_fire")
@@ -200,7 +200,7 @@ def test_a_tampered_run_is_no_evidence():
     good = seeds(*SMALL)
     bad = dataclasses.replace(good[0], integrity=Integrity("mismatch"))
     found = row(figure(0.615), [bad, *good[1:]])
-    assert found.outcome == "not shown" and "do not come out again" in found.reason
+    assert found.outcome == "not shown" and "were not reproduced" in found.reason
 
 
 def test_every_figure_has_one_row_in_order():
