@@ -100,7 +100,7 @@ def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_s
     assert code == 3 and only_mismatch(report) == run_id
     found = checks(report, run_id)
     assert [found[subject] for subject in SUBJECTS] == ["agrees", "differs", "agrees", "agrees"]
-    assert "2 of 2 tensors are not those that the seed gives" in detail(report, run_id, "feedback")
+    assert "2 of 2 tensors differ from those that the seed gives" in detail(report, run_id, "feedback")
     assert call("verify", "--run", run_id).exit_code == 3
 
 
@@ -137,7 +137,7 @@ def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(sto
     code, report = audit()
     assert code == 3 and only_mismatch(report) == run_id
     found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
-    assert any("1 of 18 tensors are not those that the seed gives, blocks.0.w1.weight" in words for words in found)
+    assert any("1 of 18 tensors differ from those that the seed gives, blocks.0.w1.weight" in words for words in found)
 
 
 @pytest.mark.parametrize("part", ["network.blocks.0.w1.weight", "feedback.B_01"])

@@ -207,7 +207,7 @@ def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path
     assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs trained again")
     assert replayed(sealed, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
-    assert "--replay all asks for it" in replayed(sealed).detail
+    assert "--replay all requests it" in replayed(sealed).detail
 
 
 def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
@@ -330,7 +330,7 @@ def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way
     rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
     kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
     check = replayed(_with(sealed, kept=kept), KEPT)
-    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the way")
+    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the distance")
     assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
     elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
     kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}
