@@ -450,7 +450,7 @@ def test_a_model_is_frozen_once(batch):
     model = Plain()
     with frozen_control(model, ["layers"]):
         with (
-            pytest.raises(UsageError, match="found one inside of another frozen_control"),
+            pytest.raises(UsageError, match="found it frozen by another frozen_control"),
             frozen_control(model, ["head"]),
         ):
             raise AssertionError("it was frozen twice")
@@ -584,7 +584,7 @@ def test_a_control_inside_a_control_and_a_word_for_one_are_refused(workplace, ba
     with frozen_control(model, ["layers"]), pytest.raises(InvalidFields, match="leave one of the two out"):
         tracked(model, batch, control=True)
     run = tracked(model, batch, control=True)
-    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="inside of another frozen_control"), run:
+    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="frozen by another frozen_control"), run:
         raise AssertionError("it was frozen twice")
     for wrong in ("frozen", [], [3], 1, None):
         with pytest.raises(InvalidFields, match="control: expected True, False or a list of names"):

@@ -105,7 +105,7 @@ def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, cha
     epochs = changes.get("epochs", EPOCHS)
     assert check.outcome == "agrees", check.detail
     assert (check.epochs, check.rows) == (epochs, epochs + 1)
-    assert "every recorded digest comes again" in check.detail
+    assert "every recorded digest is reproduced" in check.detail
     checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
     assert "differs" not in {one.outcome for one in checks}
 
@@ -130,7 +130,7 @@ def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_i
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
     found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
-    assert check.outcome == "differs" and "epoch 2 is the first whose state is not the recorded one" in check.detail
+    assert check.outcome == "differs" and "epoch 2 is the first whose state differs from the recorded one" in check.detail
     assert found.steps == 24
     for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
         assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
@@ -174,7 +174,7 @@ def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(tmp_path
     forged = _with(sealed, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
     check = replayed(forged)
     assert check.outcome == "differs"
-    assert f"epoch {epoch} is the first whose measurements are not the recorded ones: forged" in check.detail
+    assert f"epoch {epoch} is the first whose measurements differ from the recorded ones: forged" in check.detail
 
 
 def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp_path):
