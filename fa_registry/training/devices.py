@@ -86,7 +86,7 @@ def pinned_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-MOST_PROCESSES = 1000  # at a time, whatever number is asked for
+MOST_PROCESSES = 1000  # at a time, regardless of the requested number
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 Run = Callable[..., Tensor]

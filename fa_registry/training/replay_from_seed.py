@@ -203,7 +203,7 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Return the check of the initial weights, concluded by the replay if their digest alone could not conclude it.
+    """Return the check of the initial weights, decided by the replay if their digest alone was not enough.
 
     The replay starts from the weights that the seed gives here. If it arrives at the recorded state, the run started from them
     up to the replay's tolerance.

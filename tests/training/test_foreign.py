@@ -415,7 +415,9 @@ class Enlarged:
 )
 def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, legacy):
     torch.save({"a": held}, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
-    with pytest.raises(ValueError, match=rf"a\.pt: needs more than plain tensors to be read \(it names {name}\); reading a"):
+    with pytest.raises(
+        ValueError, match=rf"a\.pt: needs more than plain tensors to be read \(it names {name}\); reading a"
+    ):
         read_foreign(tmp_path / "a.pt")
 
 

@@ -130,7 +130,9 @@ def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_i
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
     found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
-    assert check.outcome == "differs" and "epoch 2 is the first whose state differs from the recorded one" in check.detail
+    assert (
+        check.outcome == "differs" and "epoch 2 is the first whose state differs from the recorded one" in check.detail
+    )
     assert found.steps == 24
     for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
         assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
