@@ -297,10 +297,7 @@ class _Flow:
             self.readout, self.readout_name = args[0].detach().clone(), name
 
     def is_past_the_sites(self, name: str) -> bool:
-        """Return whether this module runs after the last site, or is the declared readout.
-
-        The readout may be a site itself.
-        """
+        """Return whether this module runs after the last site, or is the declared readout (maybe a site)."""
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
 
@@ -365,10 +362,7 @@ def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
 
 
 def path_and_call(site: str) -> tuple[str, int]:
-    """Return a site's module path and call number, 0 if none is given.
-
-    `layer#2` is the second call of `layer`.
-    """
+    """Return a site's module path and call number (2 in `layer#2`), 0 if no call is named."""
     path, _, call = site.rpartition("#")
     return (path, int(call)) if path and call.isdecimal() else (site, 0)
 

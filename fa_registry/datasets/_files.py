@@ -31,10 +31,7 @@ SYSTEM = Path("/usr/share/datasets")  # where Debian's packages of data sets ins
 
 
 def data_root(root: Path | None) -> Path:
-    """Return the data root, whether it exists or not.
-
-    It is the argument, else $FA_REGISTRY_DATA, else `data` in the working folder.
-    """
+    """Return the data root, there or not: the argument, else $FA_REGISTRY_DATA, else `data` here."""
     return (root or Path(os.environ.get(VARIABLE) or DEFAULT)).absolute()
 
 
@@ -80,10 +77,7 @@ class Package:
 
 
 def candidates(root: Path, source: SourceFile, package: Package | None = None) -> list[tuple[Path, str]]:
-    """Return (path, MD5) of every form in which the source may exist.
-
-    The forms are: below root as published, below root unpacked, and installed by the package.
-    """
+    """Return (path, MD5) of every form of the source: below root as published or unpacked, or installed."""
     published = root / source.path
     unpacked = [(published.with_suffix(""), source.unpacked_md5)] if source.unpacked_md5 else []
     installed = [(package.folder / published.name, source.md5)] if package else []
@@ -96,11 +90,7 @@ def is_present(root: Path, source: SourceFile, package: Package | None = None) -
 
 
 def verified(root: Path, card: DatasetCard, package: Package | None = None) -> dict[SourceFile, Path]:
-    """Return an intact file for every source of the card.
-
-    Raises:
-        IntegrityError: some files are missing or altered; the message names all of them.
-    """
+    """Return an intact file for every source of the card; raise IntegrityError naming all others."""
     files, problems = inspected(root, card, package)
     if problems:
         raise IntegrityError(refusal(card, problems, mend(card, root, package)))
@@ -218,10 +208,7 @@ class FileFormat(Protocol):
 
     @property
     def packed(self) -> str:
-        """Return the name of an archive that may be in the data root instead; "" if there is none.
-
-        `download` unpacks it.
-        """
+        """Return the name of an archive that `download` unpacks from the data root; "" if there is none."""
 
     @property
     def packed_md5(self) -> str: ...
@@ -230,11 +217,7 @@ class FileFormat(Protocol):
         """Return the images in the verified files."""
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
-        """Write the sources below root, from the network or the archive.
-
-        Raises:
-            OSError, RuntimeError: the download failed.
-        """
+        """Write the sources below root, from network or archive; raise OSError or RuntimeError on failure."""
 
 
 @dataclass(frozen=True)

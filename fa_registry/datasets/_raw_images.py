@@ -127,11 +127,7 @@ def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
 
 
 def read_cache(path: Path, card: DatasetCard) -> RawImages:
-    """Return the images in a cache of `card`.
-
-    Raises:
-        IntegrityError: the cache is truncated, altered, or made of other files.
-    """
+    """Return the images in a cache of `card`; raise IntegrityError if it is truncated or of other files."""
     names = [field.name for field in dataclasses.fields(RawImages)]
     try:
         with safe_open(path, "pt") as file:

@@ -103,11 +103,7 @@ class DatasetFamily(Dataset):
 
     @abc.abstractmethod
     def of(self, argument: str) -> Dataset:
-        """Return the data set for `argument` ("" if none was given); its card has the full name.
-
-        Raises:
-            UnknownName: no such argument; the message lists the choices.
-        """
+        """Return the data set for `argument` ("" if none was given); raise UnknownName with the choices."""
 
 
 def tensors_digest(*tensors: Tensor) -> str:

@@ -29,11 +29,7 @@ SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 
 def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
-    """Return images (1797, 1, 8, 8) in 0..16 and labels (1797,).
-
-    Raises:
-        IntegrityError: scikit-learn's copy is not the recorded one.
-    """
+    """Return images (1797, 1, 8, 8) in 0..16 and labels (1797,); raise IntegrityError for another copy."""
     from sklearn.datasets import load_digits  # imported here because it takes longer than reading a card
 
     bunch = load_digits()

@@ -50,11 +50,7 @@ class IdxFiles:
 
 
 def _first_that_works(mirrors: list[str], path: Path, md5: str) -> None:
-    """Download `path` from the first mirror that has it.
-
-    Raises:
-        RuntimeError: all mirrors failed; the message joins their errors.
-    """
+    """Download `path` from the first mirror that has it; raise RuntimeError if all fail."""
     failures = []
     for mirror in mirrors:
         try:

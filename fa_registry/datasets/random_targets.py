@@ -47,11 +47,7 @@ class RandomTargets(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """Return the shuffled version of another data set.
-
-        Args:
-            argument: the name of any other data set, with its argument if it takes one.
-        """
+        """Return the shuffled version of the data set `argument`, which may have an argument itself."""
         if not argument or argument.partition(":")[0] == NAME:
             raise UnknownName(f"data set of {NAME}:NAME", argument, set(datasets.CATALOG.names()) - {NAME})
         source = datasets.get(argument)

@@ -116,10 +116,7 @@ def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
 
 
 def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
-    """Return a third-party method's cosines on the eval batch under newly drawn feedback.
-
-    Empty without feedback.
-    """
+    """Return a third-party method's cosines on the eval batch under newly drawn feedback, if it has any."""
     if methods.CATALOG.location(task.spec.method).is_builtin or not task.feedback.state_dict():
         return {}
     shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)

@@ -62,11 +62,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
-    """Return the tensors of `path` on the CPU.
-
-    Raises:
-        IntegrityError: the file is missing, unreadable or not the recorded one.
-    """
+    """Return the tensors of `path` on the CPU; raise IntegrityError unless it is the recorded file."""
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
     with open_file(path) as stream:
@@ -93,11 +89,7 @@ def check_header(start: bytes) -> None:
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load `path` into `module`.
-
-    Raises:
-        IntegrityError: names or shapes do not fit; the message names the tensors.
-    """
+    """Load `path` into `module`; raise IntegrityError if names or shapes do not fit."""
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)

@@ -28,11 +28,7 @@ class DetachedModule:
     """
 
     def __init__(self, module: nn.Module, method: str):
-        """Wrap `module`.
-
-        Args:
-            method: the name of the training method, for messages.
-        """
+        """Wrap `module` of the training method called `method`."""
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_method", method)
 

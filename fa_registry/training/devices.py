@@ -48,10 +48,7 @@ def on_device(name: str) -> Iterator[None]:
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the device that trains and measures a specification of this class here.
-
-    A GPU has its number, because caches belong to one GPU.
-    """
+    """Return the device for a specification of this class; a GPU with its number, as caches belong to it."""
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
@@ -64,10 +61,7 @@ MOST_THREADS = 256  # or as many as this machine has cores
 
 
 def threads_refused(count: int) -> str:
-    """Return why a run is not recomputed with `count` CPU threads; empty if it is.
-
-    Torch starts all threads at once.
-    """
+    """Return why a run is not recomputed with `count` CPU threads, which all start at once; else empty."""
     most = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {most}" if count > most else ""
 
@@ -112,10 +106,7 @@ def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """Return run(part, *inputs) → float32, which calls a part of the network in this precision.
-
-    So all tensors between parts are float32.
-    """
+    """Return run(part, *inputs) → float32, which calls a part of the network in this precision."""
     if precision != "bf16":
         return call
 

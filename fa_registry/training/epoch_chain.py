@@ -31,11 +31,7 @@ class EpochChain:
     """
 
     def __init__(self, initial: Mapping[str, Tensor]):
-        """Start the chain.
-
-        Args:
-            initial: the state at initialisation, name → tensor.
-        """
+        """Start the chain with the state at initialisation, name → tensor."""
         self.digests: list[str] | None = []
         self._staged: dict[str, Tensor] = {}
         self._pinned: dict[str, Tensor] = {}
@@ -45,10 +41,7 @@ class EpochChain:
         self.extend()
 
     def stage(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the state that `extend` will digest; on a GPU the copy is queued on the current stream.
-
-        Nothing waits for the copy here.
-        """
+        """Copy the state that `extend` will digest; a GPU's copy is queued on the current stream, not awaited."""
         self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
 
     def extend(self) -> None:

@@ -155,7 +155,7 @@ def with_final(
 ) -> Measurements:
     """Return a run's final measurements: the last epoch's, the costlier diagnostics, and the conventions.
 
-    A recomputation takes both moments from one forward/backward pass (training.recompute), with equal metrics.
+    A recomputation takes both moments from one forward/backward pass (`remeasure`), with equal metrics.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
@@ -208,9 +208,7 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
 
 
 def machine(task: Task) -> dict[str, Scalar]:
-    """Return what metrics depend on besides the specification.
-
-    They are bit-equal only if all of it is equal."""
+    """Return what metrics depend on besides the specification; if all is equal, they are bit-equal."""
     return {
         "threads": torch.get_num_threads(),
         "device": task.device.type,
@@ -248,11 +246,7 @@ def in_order(
 
 
 def check_first_credits(task: Task) -> None:
-    """Check the method's credits before the first step.
-
-    Raises:
-        PluginError: they do not fit their states or are not finite.
-    """
+    """Raise PluginError before the first step if the method's credits do not fit or are not finite."""
     if task.method.end_to_end:
         return
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)

@@ -103,11 +103,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
 
 
 def probe(task: Task, whole: float) -> Probes:
-    """Measure all probes; every draw comes from the run's seed.
-
-    Args:
-        whole: the accuracy on the whole test set.
-    """
+    """Measure all probes, drawn from the run's seed; `whole` is the accuracy on the whole test set."""
     splits, draw = task.splits, stream(task, "network_check")
     order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)
     images, labels = splits.test_images[order], splits.test_labels[order]

@@ -152,11 +152,7 @@ def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator 
 
 
 def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
-    """Return the method's credits with this feedback state, each of its state's shape.
-
-    Raises:
-        PluginError: a credit does not fit its state.
-    """
+    """Return the method's credits with this feedback state; raise PluginError if one does not fit."""
     with diagnostics.eval_mode(task.network):
         credits = compute_credits(task.method, feedback, credit_inputs(task, look))
     check_credits(task.spec.method, credits, look.single.hidden)

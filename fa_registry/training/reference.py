@@ -79,7 +79,7 @@ def checked(
         y: (N,).
         seen: the forward/backward pass of the batch.
         credits: one vector (N, D_l) a sample and site.
-        directions: as for diagnostics.look.
+        directions: as for diagnostics.observe.
         samples: how many samples are checked at first. If they object, the whole batch is checked, because in some networks the
             samples depend on each other. None for all: a final value must not depend on samples that an author knows.
 

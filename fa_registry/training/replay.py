@@ -61,11 +61,7 @@ class EpochComparison:
     """Follows a replay epoch by epoch until one differs from the record."""
 
     def __init__(self, recorded: RecordedEpochs, epochs: int):
-        """Start the comparison.
-
-        Args:
-            epochs: how many epochs the run trained.
-        """
+        """Start the comparison for a run of `epochs` epochs."""
         self._recorded, self._epochs = recorded, epochs
         self._rows: list[int] = []
         self.reached = -1

@@ -112,11 +112,7 @@ class ReplayResult:
 
 
 def asked_steps(value: str | int) -> str | int:
-    """Parse `auto`, `all`, `off`, or the greatest number of steps that are replayed for a run.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Parse `auto`, `all`, `off`, or a greatest number of replayed steps; raise ValueError for others."""
     if value in (AUTO, ALL, OFF):
         return value
     try:
@@ -341,11 +337,7 @@ class _Replay:
     """A replay of a run's first `steps` from its drawn task, with the differences that it finds."""
 
     def __init__(self, task: Task, sealed: SealedTraining, steps: int):
-        """Copy the task for the replay.
-
-        Args:
-            task: is not changed.
-        """
+        """Copy the task, which is not changed, for the replay."""
         trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
         self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
@@ -464,11 +456,7 @@ class _Replay:
         return problem
 
     def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
-        """Yield the check of the whole training, if an epoch was reached or differs.
-
-        Args:
-            wrong: the differences between checkpoints of epochs and the states reached.
-        """
+        """Yield the check of the whole training; `wrong` lists epochs whose checkpoint differs."""
         found = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
@@ -477,11 +465,7 @@ class _Replay:
             yield found.check(self.taken, "; ".join(wrong))
 
     def checks(self, total: int) -> Iterator[Check]:
-        """Yield the checks of the replay.
-
-        Args:
-            total: the steps of the run's whole training.
-        """
+        """Yield the checks of the replay; `total` is the number of steps of the run's whole training."""
         part = f", {self._steps / total:.2g} of them" if total else ""
         share = f"the first {self._steps} of {total} training steps{part}, replayed"
         how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the distance"

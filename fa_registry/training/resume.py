@@ -100,11 +100,7 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return the file's JSON line, the rows in it, and its tensors.
-
-        Raises:
-            IntegrityError: the file is not, to the last bit, what was written for this run.
-        """
+        """Return JSON line, rows and tensors; raise IntegrityError unless the file is this run's, to the bit."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:

@@ -41,11 +41,7 @@ REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
 def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
-    """Return a complete, checked RunSpec from loose fields (text or numbers).
-
-    Raises:
-        InvalidFields: some fields are wrong; the message names all of them.
-    """
+    """Return a checked RunSpec from loose fields (text or numbers); raise InvalidFields naming all faults."""
     problems: list[str] = []
     values: dict[str, Any] = {}
     for name, value in raw.items():
@@ -223,11 +219,7 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
 
 
 def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
-    """Return the problems of the control.
-
-    Args:
-        blocks: the architecture's num_blocks; None if it has no such option.
-    """
+    """Return the problems of the control; `blocks` is num_blocks, None if there is no such option."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:

@@ -157,10 +157,7 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
-        """Return the output error of logits (N, C) and labels, (N,) of classes or (N, C) of values.
-
-        Each row belongs to its sample, without 1/N.
-        """
+        """Return the output error of logits (N, C) and labels (N,) or values (N, C), a sample a row, no 1/N."""
         logits = logits.detach()
         targets = target_rows(logits, labels)
         return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))

@@ -137,11 +137,7 @@ def to_device(network: Network, device: torch.device) -> Network:
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Require that labels are classes of the card, and that the eval batch has at least two classes.
-
-    Raises:
-        InvalidFields: before anything is trained.
-    """
+    """Raise InvalidFields unless labels are classes of the card and the eval batch has at least two."""
     if is_regression(splits.train_labels):
         return
     problems = []

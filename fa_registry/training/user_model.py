@@ -65,7 +65,7 @@ def observed_look(
         y: (N,).
         subject: the function that an error names.
         double: whether the float64 pass is made too, which fidelity needs.
-        directions: as for diagnostics.look.
+        directions: as for diagnostics.observe.
 
     Raises:
         InvalidFields: the loss has no gradient for some state.
@@ -101,11 +101,7 @@ class UserCreditRule:
         return self._rule is not None
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one credit a site, detached.
-
-        Raises:
-            InvalidFields: some cannot be credits; the message names all of them.
-        """
+        """Return one credit a site, detached; raise InvalidFields naming all that cannot be credits."""
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
@@ -276,10 +272,7 @@ def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Probe
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: restore gradients, modes, buffers and generators of the model on exit.
-
-    A rule may use the model freely inside.
-    """
+    """Context manager: restore gradients, modes, buffers and generators of the model on exit."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]

@@ -110,11 +110,7 @@ class UserTask:
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
-        """Return the measurements with their conventions.
-
-        Args:
-            reference: as in user_model.ReferenceSource.
-        """
+        """Return the measurements with their conventions; `reference` is as in ReferenceSource."""
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
@@ -126,10 +122,7 @@ class UserTask:
 
 
 def structure(network: nn.Module) -> str:
-    """Return the first digits of a digest over names and shapes of all weights.
-
-    Models of different size are never paired.
-    """
+    """Return the first digits of a digest over the weights' names and shapes, which paired models share."""
     shapes = [f"{name}{tuple(tensor.shape)}" for name, tensor in network.state_dict().items()]
     return hashlib.sha256("\n".join(shapes).encode()).hexdigest()[:DIGITS]
 
