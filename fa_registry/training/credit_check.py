@@ -245,7 +245,7 @@ def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Te
         if part.startswith("out_") or (gradient is None and by_credits[name] is None):
             continue
         if gradient is None or by_credits[name] is None:
-            raise PluginError(f"{name}: a gradient in training alone, or by the measured credits alone")
+            raise PluginError(f"{name}: a gradient only in training, or only by the measured credits")
         pair = parts.setdefault(part, ([], []))
         pair[0].append(gradient)
         pair[1].append(by_credits[name])

@@ -60,7 +60,7 @@ class Probes:
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's own {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
-            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class alone than in a batch"
+            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
             yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without {self.shuffled:.4f}"
         if self.random - self.chance > self.deviation(self.chance):

@@ -302,7 +302,7 @@ def stability_split(splits: Splits) -> str | Unavailable:
         if samples >= BATCHES * BATCH:
             return split
     return Unavailable(
-        f"needs {BATCHES} disjoint batches of {BATCH}: the test split holds {test} samples, the training split {train}"
+        f"needs {BATCHES} disjoint batches of {BATCH}: the test split has {test} samples, the training split {train}"
     )
 
 

@@ -58,12 +58,12 @@ DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the distance away; another method ends 1 away.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
-ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
+ADOPTED = "the run was trained elsewhere and adopted: none of its values were drawn here"
 OTHER_DRAW = (
     "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
     "from the weights that the seed gives here, so nothing shows that the run started from them"
 )
-NOT_SEALED = "no state after the first steps is sealed with this run"
+NOT_SEALED = "no state after the first steps is recorded with this run"
 
 
 @dataclass(frozen=True)
@@ -188,11 +188,11 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
     if not sealed.initial_content:
-        return Check(subject, "not possible", "none are sealed with this run", sealed=False)
+        return Check(subject, "not possible", "none are recorded with this run", sealed=False)
     if content_digest(drawn) == sealed.initial_content:
         return Check(subject, "agrees", f"re-initialised from the seed, {len(drawn)} tensors, equal bit by bit")
     if sealed.exact:
-        return Check(subject, "differs", "the seed gives other tensors than those whose digest is sealed")
+        return Check(subject, "differs", "the seed gives other tensors than those whose digest is recorded")
     if sealed.elsewhere:
         return cannot_tell(subject, sealed.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)

@@ -252,7 +252,7 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    absent = Unavailable("it was looked at one batch alone: this needs trials on the network")
+    absent = Unavailable("only one batch was observed: this needs repeated forward passes of the network")
     return ProbeContext(
         states=(),
         gradients=(),

@@ -223,7 +223,7 @@ def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store,
     runs = {run.record.spec.seed: run for run in judged(report, method="bp", control="none")}
     assert code in (0, 1) and {run.verdict.label for run in runs.values()} == {"WARN(D3 stated)"}
     assert "code: trained by other code than is installed" in runs[1].frozen_doubt
-    assert "initial weights: none are sealed with this run" in runs[2].frozen_doubt and runs[3].frozen_doubt == ""
+    assert "initial weights: none are recorded with this run" in runs[2].frozen_doubt and runs[3].frozen_doubt == ""
 
 
 def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit):
