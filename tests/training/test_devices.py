@@ -145,9 +145,9 @@ def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
 
 
 def test_a_precision_that_cannot_be_is_refused_with_the_reason():
-    with pytest.raises(InvalidFields, match="precision: tf32 is CUDA's"):
+    with pytest.raises(InvalidFields, match="precision: tf32 products exist only on CUDA"):
         tiny_spec(precision="tf32")
-    with pytest.raises(InvalidFields, match="precision: bf16 is autocast's"):
+    with pytest.raises(InvalidFields, match="precision: bf16 uses autocast"):
         tiny_spec(method="weight_fa", precision="bf16")
     with pytest.raises(InvalidFields, match="precision: expected one of fp32, tf32, bf16, found 'fp16'"):
         tiny_spec(precision="fp16")

@@ -192,13 +192,13 @@ def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path,
     check = replayed(_with(elsewhere, accuracy=reached + apart))
     assert check.outcome == "not possible" and is_cannot_tell(check) is not concluded
     assert check.detail.endswith(OTHER_BITS) is concluded
-    assert f"ends at {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
+    assert f"the test accuracy is {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
     assert (check.steps > 0, check.epochs) == (True, EPOCHS)
 
 
 def accuracy_of(check) -> float:
     """The accuracy that a whole replay on another configuration reached."""
-    return float(re.search(r"ends at ([0-9.]+),", check.detail)[1])
+    return float(re.search(r"the test accuracy is ([0-9.]+),", check.detail)[1])
 
 
 def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):
@@ -206,7 +206,7 @@ def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path
     assert work_of(task, EPOCHS) == EPOCHS * work_of(task, 1)
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 2.5 * work_of(task, 1))
     check = replayed(sealed)
-    assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs trained again")
+    assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs replayed")
     assert replayed(sealed, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
     assert "--replay all requests it" in replayed(sealed).detail
