@@ -1,7 +1,7 @@
 """adapt: observe a third-party model by forward hooks, without changing its forward pass.
 
-A declared skip is checked against what flowed: guessing is how the published code came to measure ViT and ResNet gradients on a
-wrong network.
+A declared skip is checked against the tensors that flow through the model. The published code guessed it, and so measured
+ViT and ResNet gradients on a wrong network.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from torch import Tensor, nn
 from fa_registry.errors import InvalidFields, UsageError
 
 SKIPS = ("outside", "inside", "none")
-GRADIENTS = ("backward", "forward")  # whence the reference gradient is taken, see adapt
-ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h beside an exploded f
+GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
+ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h next to an exploded f
 
 
 @dataclass(frozen=True)
 class ModelIO:
-    """How a model is spoken to that takes and gives more than one tensor; None: one tensor.
+    """Functions that adapt the inputs and outputs of a model with several tensors; None: one tensor.
 
-    inputs: x → what the model is called with, a mapping as keywords. output: the model's answer → logits. state: what a block
-    returns → the tensor in it that is its state, or its branch.
+    Attributes:
+        inputs: maps x to the model's arguments; a mapping is passed as keywords.
+        output: maps the model's return value to logits.
+        state: maps a block's return value to the tensor in it that is its state, or its branch.
     """
 
     inputs: Callable[[Tensor], Any] | None = None
@@ -39,7 +41,8 @@ class ModelIO:
 class AdaptedNetwork(nn.Module):
     """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`.
 
-    skip: empty for "none" that the first pass may change to "outside".
+    Args:
+        skip: "" means "none", which the first pass may change to "outside".
     """
 
     def __init__(
@@ -63,13 +66,13 @@ class AdaptedNetwork(nn.Module):
     def forward(
         self, x: Tensor, return_hidden: bool = False, shifts: Sequence[Tensor] | None = None
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the model's output; with return_hidden also the states h_0..h_L and the tensors to differentiate for them.
+        """Return the logits; with return_hidden also the states h_0..h_L and their root tensors.
 
-        A skip that is added outside a block leaves no tensor for h_L to hook. But h_l = h_{l-1} + f_l makes ∂ℓ/∂f_l equal
-        ∂ℓ/∂h_l, so there the block's output replaces it.
+        The loss is differentiated with respect to the root tensors. A skip that is added outside a block leaves no tensor for h_L
+        to hook. But h_l = h_{l-1} + f_l makes ∂ℓ/∂f_l equal ∂ℓ/∂h_l, so there the block's output is the root tensor of h_l.
 
         Args:
-            shifts: L+1 tensors of the states' shapes that are added to the states, site by site; nothing is checked then.
+            shifts: L+1 tensors of the states' shapes, added to the states site by site; with them, no check runs.
         """
         if not return_hidden:
             return self._logits(x)
@@ -86,7 +89,7 @@ class AdaptedNetwork(nn.Module):
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
 
     def _resolve(self, flow: _Flow) -> None:
-        """Read the outputs as residual branches if the first pass shows that they are, and always from then on."""
+        """Set the skip to "outside" if the first pass shows residual branches; later passes keep it."""
         if self.is_skip_open:
             fits = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
             if fits["outside"] and not fits["inside"] and (len(self.sites) > 1 or flow.readout is not None):
@@ -97,18 +100,18 @@ class AdaptedNetwork(nn.Module):
         return _misfit(flow, self.sites, _states(flow, self.sites, skip))
 
     def _logits(self, x: Tensor) -> Any:
-        """What the model answers, read as the caller of `adapt` said."""
+        """Call the model on x and return its logits, through the functions given to `adapt`."""
         given = self.reads.inputs(x) if self.reads.inputs else x
         answer = self.model(**given) if isinstance(given, Mapping) else self.model(given)
         return self.reads.output(answer) if self.reads.output else answer
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
-        """What goes into block l+1, and into the readout, must be the declared h_l."""
+        """Raise UsageError unless block l+1, and the readout, receives the declared h_l."""
         if self.skip == "none":
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: one site, and nothing shows whether skip={self.skip!r} is right: expected `readout` to name the "
+                f"adapt: one site, and skip={self.skip!r} cannot be checked: expected `readout` to name the "
                 f"module that receives h_1, found {self.readout or 'none'!r}"
             )
         misfit = self._misfit(flow, self.skip)
@@ -117,22 +120,22 @@ class AdaptedNetwork(nn.Module):
         other = SKIPS[1 - SKIPS.index(self.skip)]
         fits = self._misfit(flow, other) is None
         raise UsageError(
-            f"adapt: skip={self.skip!r} was declared, but what enters {misfit[0]} is not h_{misfit[1]} so computed; "
+            f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} is not the h_{misfit[1]} that it implies; "
             + (
                 f"declare skip={other!r}"
                 if fits
                 else "the sites are not one stream by either skip: with skip='none' the "
             )
-            + ("" if fits else "outputs of the sites are the states, wherever the modules are")
+            + ("" if fits else "outputs of the sites are the states, regardless of where the modules are")
         )
 
 
 class _Flow:
-    """What flowed through the sites in one pass: values as copies, and the tensors to differentiate.
+    """The tensors of one pass at the sites: values as copies, and the roots to differentiate for.
 
-    Every tensor kept here is out of the model's reach: blocks and model are handed clones, so that nothing they do in place
-    changes a value. One cannot be: unless the skip is inside, h_0 may also flow past block 1 (`bypassed`), so the tensor to
-    differentiate is the model's own, and its version tells whether it was written into.
+    The model cannot reach any tensor kept here: blocks and model receive clones, so that their in-place operations change no
+    value. There is one exception: unless the skip is "inside", h_0 may also flow past block 1 (`bypassed`). Then its root is
+    the model's own tensor, and the tensor's version shows whether it was changed in place.
     """
 
     def __init__(
@@ -161,13 +164,19 @@ class _Flow:
 
     @contextmanager
     def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
-        """Inside, a forward pass of `model` leaves the input and output of every site here; the hooks go with the block.
+        """Context manager: record the input and output of every site in a forward pass of `model`.
 
-        readout: name of the module that reads h_L, or empty where none is known. Raises AttributeError for a name that is none.
+        The forward hooks are removed on exit.
+
+        Args:
+            readout: name of the module that reads h_L, or empty if it is not known.
+
+        Raises:
+            AttributeError: a site names no module.
         """
         self.declared = self.readout_name = readout
         with ExitStack() as hooks:
-            # the readout first: it may be a site's own module, whose input must be seen before it is handed on
+            # the readout first: it may be a site's module, whose input must be recorded before it is cloned
             for name, module in model.named_modules():
                 if name == readout or (name and not readout):
                     hooks.callback(module.register_forward_pre_hook(partial(self._at_readout, name)).remove)
@@ -179,12 +188,15 @@ class _Flow:
             yield
 
     def _site(self, name: str) -> str | None:
-        """Return the site that the current call of this module is; None where it is none."""
+        """Return the site of this module's current call; None if the call is no site."""
         numbered = f"{name}#{self.calls[name]}"
         return numbered if numbered in self.sites else name if name in self.sites else None
 
     def check_runs(self) -> None:
-        """Raise UsageError unless every site ran exactly once: a block that is run twice is two sites with one name."""
+        """Raise UsageError unless every site ran exactly once and in order.
+
+        A block that runs twice would be two sites with one name.
+        """
         for name, runs in self.runs.items():
             if runs != 1:
                 path, _ = path_and_call(name)
@@ -197,7 +209,7 @@ class _Flow:
             raise UsageError(f"adapt: sites: expected them in the order in which they run, {found}")
 
     def check_in_place(self) -> None:
-        """Raise if the stream itself was written into where no clone could stand between."""
+        """Raise UsageError if the stream was changed in place at a tensor that could not be cloned."""
         advice = "write h = h + block(h) instead of h += block(h), and no in-place operation on the stream"
         if not self.bypassed:
             return
@@ -209,13 +221,16 @@ class _Flow:
             if handed._version != version:
                 chain = " or, if nothing but the block reads it, declare skip='inside'" if self.skip == "none" else ""
                 raise UsageError(
-                    f"adapt: {name} changes its input in place, and so the skip beside it; {advice}{chain}"
+                    f"adapt: {name} changes its input in place, and so the skip around it; {advice}{chain}"
                 )
 
     def _before(
         self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Keep the state that a site receives: the first floating tensor among its inputs, positional ones first."""
+        """Record the state that a site receives, and pass on a clone of it.
+
+        The state is the first floating tensor among the inputs, positional ones first.
+        """
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
         if site is None:
@@ -239,19 +254,19 @@ class _Flow:
         }
 
     def _entered(self, site: str, into: Tensor) -> Tensor:
-        """Take h_0, shifted if it is to be."""
+        """Record h_0, with its shift if one is given."""
         self.entry = into if self.bypassed else into.clone()
         if self.shifts is not None:
             if self.bypassed and any(
                 step == 0 and size > 1 for step, size in zip(into.stride(), into.shape, strict=True)
             ):
                 raise UsageError(
-                    f"adapt: {site}: expected h_0, its input, with memory of its own, found an expanded tensor; write .clone() "
+                    f"adapt: {site}: expected h_0, its input, in separate memory, found an expanded tensor; write .clone() "
                     "behind the model's .expand()"
                 )
-            is_cut = self.entry.is_leaf and self.entry.requires_grad  # such a state torch allows no change in place
+            is_cut = self.entry.is_leaf and self.entry.requires_grad  # torch allows no in-place change of such a state
             with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
-                self.entry.add_(self.shifts[0])  # in place, so that a skip beside the block carries it too
+                self.entry.add_(self.shifts[0])  # in place, so that a skip around the block carries it too
         _require_gradient(self.entry)
         self.entry_version = self.entry._version
         return self.entry
@@ -262,7 +277,7 @@ class _Flow:
             return output
         out = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(out, Tensor):
-            hint = "" if self.state else f"; say which part of it is the state: {_suggested(output)}"
+            hint = "" if self.state else f"; name the part of it that is the state: {_suggested(output)}"
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
         if not out.is_floating_point():
             raise UsageError(
@@ -277,24 +292,24 @@ class _Flow:
         return _with(output, out, shifted.clone())
 
     def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
-        """Keep what the readout receives; if no readout is declared, it is what runs first after the last site."""
+        """Record the input of the readout; if none is declared, of the first module after the last site."""
         if self.readout is None and args and isinstance(args[0], Tensor) and self.is_past_the_sites(name):
             self.readout, self.readout_name = args[0].detach().clone(), name
 
     def is_past_the_sites(self, name: str) -> bool:
-        """Return whether this module runs after the last site, or is the declared readout, which may be a site itself."""
+        """Return whether this module runs after the last site, or is the declared readout (maybe a site)."""
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
 
 def _require_gradient(state: Tensor) -> None:
-    """Make a state that nothing differentiable precedes one to differentiate for."""
+    """Make a state require grad if no differentiable operation precedes it."""
     if torch.is_grad_enabled() and not state.requires_grad:
         state.requires_grad_()
 
 
 @contextmanager
 def running_eagerly(model: nn.Module) -> Iterator[None]:
-    """Inside, torch.compile's code of `model` and of its parts is not used: it would pass by the hooks."""
+    """Context manager: run `model` and its parts without torch.compile's code, which would skip the hooks."""
     compiled = any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules())
     if not compiled:
         yield
@@ -304,7 +319,10 @@ def running_eagerly(model: nn.Module) -> Iterator[None]:
 
 
 def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the module inside torch.compile's and the parallel wrappers, which shares its weights, and the wrappers' names."""
+    """Return the module inside torch.compile's and the parallel wrappers, and the wrappers' names.
+
+    The module shares its weights with the wrapped one.
+    """
     wrappers: list[str] = []
     while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)) or hasattr(model, "_orig_mod"):
         wrappers.append(type(model).__name__)
@@ -313,7 +331,7 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _suggested(output: Any, word: str = "state") -> str:
-    """The function that reads the first tensor of what somebody returned."""
+    """Return the code of a function that reads the first tensor of this output."""
     if isinstance(output, Mapping):  # transformers' outputs are such, and have their fields as attributes too
         key = next((key for key, held in output.items() if isinstance(held, Tensor)), "…")
         return f"{word}=lambda out: out[{key!r}]"
@@ -330,7 +348,7 @@ def _kind(value: Any) -> str:
 
 
 def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
-    """What a block returned, with the one tensor replaced."""
+    """Return a block's output with one tensor replaced."""
     if output is tensor:
         return stand_in
     if isinstance(output, Mapping):
@@ -344,7 +362,7 @@ def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
 
 
 def path_and_call(site: str) -> tuple[str, int]:
-    """Return (module path, number of the call) of a site: `layer#2` is the second call of `layer`; 0 where none is named."""
+    """Return a site's module path and call number (2 in `layer#2`), 0 if no call is named."""
     path, _, call = site.rpartition("#")
     return (path, int(call)) if path and call.isdecimal() else (site, 0)
 
@@ -363,7 +381,7 @@ def adapt(
     """Make `model` observable at the modules named by `sites`.
 
     Args:
-        model: torch.compile, DataParallel and DistributedDataParallel around it are taken off; it shares its weights.
+        model: the model; wrappers of torch.compile and data parallelism are removed, its weights are shared.
         sites: paths of the modules whose outputs are h_1..h_L, in the order in which they run; h_0 is the input of the first, its
             first floating tensor, positional ones before keywords.
             `layer#2` is the second call of `layer` in a forward pass. Function calls may come between them. Default: `.blocks`.
@@ -373,16 +391,16 @@ def adapt(
             shows it.
         readout: the module that receives h_L, against which the last block is checked; default `out_ln`, `out_head` or the
             module that runs after the last site.
-        inputs: x → what the model is called with, a dict as keywords (`lambda x: {"input_ids": x}`).
-        output: its answer → logits (`lambda out: out.logits`).
-        state: what a site returns → the tensor that is its state (`lambda out: out[0]`).
+        inputs: maps x to the model's argument; a dict is passed as keywords (`lambda x: {"input_ids": x}`).
+        output: maps the model's return value to logits (`lambda out: out.logits`).
+        state: maps a site's return value to the tensor that is its state (`lambda out: out[0]`).
         gradient: "backward" takes the reference gradient from the model's backward pass, and checks it against differences of
             the loss. "forward" takes it from the forward computation alone: for layers with a custom backward pass and for
             detached states.
 
     Raises:
-        InvalidFields: names all wrong names and values. A wrong `skip`, a site that does not run once, and a stream that is
-            changed in place are found at the first pass, as UsageError.
+        InvalidFields: a name or value is wrong; the message lists all of them. A wrong `skip`, a site that does
+            not run once, and a stream that is changed in place raise UsageError at the first pass.
     """
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
@@ -413,7 +431,7 @@ def adapt(
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:
-    """Return a module's path without the prefixes that the wrappers around the model give it."""
+    """Return a module's path without the prefixes of the wrappers around the model."""
     for _ in wrappers:
         name = name.removeprefix("module.").removeprefix("_orig_mod.")
     return name
@@ -424,28 +442,28 @@ def _default_readout(known: Mapping[str, nn.Module]) -> str:
 
 
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
-    """h_0..h_L as `skip` says, from the values at the time they flowed."""
+    """Return h_0..h_L according to `skip`, from the values at the time they flowed."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
     if skip != "outside":
         return [pairs[0][0], *(out for _, out in pairs)]
-    # a branch of another shape cannot be added to the stream: such a state equals nothing
+    # a branch of another shape cannot be added to the stream: such a state never matches
     added = (into + out if into.shape == out.shape else torch.full_like(out, torch.nan) for into, out in pairs)
     return [pairs[0][0], *added]
 
 
 def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tuple[str, int] | None:
-    """The first module that does not receive the state it should, and which state; None if all do."""
+    """Return the first module that receives a wrong state, with that state's number; None if none does."""
     for site, name in enumerate(sites[1:], start=1):
         if not _same(flow.inputs[name], states[site]):
             return name, site
     comparable = flow.readout is not None and (
-        flow.readout.shape == states[-1].shape or len(sites) == 1  # of one site the readout is the only witness
+        flow.readout.shape == states[-1].shape or len(sites) == 1  # with one site only the readout can show a misfit
     )
     return (flow.readout_name, len(sites)) if comparable and not _seen_as(flow.readout, states[-1]) else None
 
 
 def _seen_at_readout(flow: _Flow, state: Tensor) -> bool:
-    """Whether the readout receives something that can be compared with a state like this."""
+    """Return whether the readout receives a tensor that can be compared with such a state."""
     return flow.readout is not None and any(flow.readout.shape == view.shape for view in _views(state))
 
 
@@ -454,7 +472,7 @@ def _seen_as(received: Tensor, state: Tensor) -> bool:
 
 
 def _views(state: Tensor) -> Iterator[Tensor]:
-    """The state and what readouts usually make of it: class token, mean over tokens or positions, one flat vector."""
+    """Yield the state and its usual readouts: class token, mean over tokens or positions, flat vector."""
     yield state
     if state.dim() == 3:
         yield from (state[:, 0], state.mean(dim=1))

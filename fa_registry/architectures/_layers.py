@@ -1,6 +1,6 @@
 """Layers with PyTorch's default initialisation, drawn from a generator that is passed in.
 
-torch's own constructors draw from the global generator, which would tie a run's weights to whatever ran before it.
+torch's own constructors draw from the global generator, so a run's weights would depend on earlier draws in the process.
 
 Linear sends float32 products on a CPU with AVX-512 to oneDNN; Conv can carry an error back through another kernel.
 """
@@ -23,9 +23,13 @@ WORTHWHILE = AVAILABLE and torch.backends.cpu.get_cpu_capability().startswith("A
 
 
 class Linear(nn.Linear):
-    """flatten: turn (batch, …) into (batch, features) first, so that an embedding of images is one layer with one name.
+    """A linear layer whose backward pass may use another matrix.
 
-    backward_weight: a matrix (out, in) that stands in for the weight when an error passes back (weight feedback); None: exact.
+    Args:
+        flatten: reshape (batch, …) to (batch, features) first, so that an embedding of images is one layer with one name.
+
+    Attributes:
+        backward_weight: matrix (out, in) used instead of the weight in the backward pass (weight feedback); None: the weight.
     """
 
     backward_weight: Tensor | None = None
@@ -39,7 +43,10 @@ class Linear(nn.Linear):
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | None) -> Tensor:
-    """x Wᵀ + b, (…, in) → (…, out), whose error goes back through `backward_weight`, or through W where that is None."""
+    """Return x Wᵀ + b, (…, in) → (…, out).
+
+    The error goes back through `backward_weight`, or through W if that is None.
+    """
     plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
     fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
     if fast or backward_weight is not None:
@@ -49,8 +56,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
 
 
 class _LinearFunction(torch.autograd.Function):
-    """x Wᵀ + b, whose error goes back through `back`. `needs_input_grad` says what requires grad, not what a partial backward
-    asks for, so a caller that wants gradients of states alone holds the weights (diagnostics and credits do)."""
+    """x Wᵀ + b, whose error goes back through `back`.
+
+    `needs_input_grad` shows which inputs require grad, not which a partial backward asks for. A caller that wants gradients of
+    states only therefore switches off the weights' grad, as diagnostics and credits do.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor, back: Tensor, multiply: Multiply) -> Tensor:
@@ -63,9 +73,12 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """gradient (…, out) → those of x (…, in), weight (out, in) and bias (out,); None where not asked for.
+        """Return the gradients of x (…, in), weight (out, in) and bias (out,); None where not asked for.
 
-        dx = dy B with B (out, in) as W is, so that B = W is the exact layer. Only x's goes through it.
+        dx = dy B with B (out, in) like W, so that B = W is the exact layer. Only the gradient of x uses B.
+
+        Args:
+            gradient: of the output, (…, out).
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
@@ -80,12 +93,12 @@ class _LinearFunction(torch.autograd.Function):
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """left rightᵀ + bias by oneDNN; all float32 on the CPU. left (n, k), right (m, k), bias (m,) → (n, m)."""
+    """Return left rightᵀ + bias by oneDNN, all float32 on the CPU: (n, k), (m, k), (m,) → (n, m)."""
     return torch.ops.mkldnn._linear_pointwise.default(left, right, bias, "none", [], "")
 
 
 def matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """left rightᵀ + bias by torch, on any device and in any type."""
+    """Return left rightᵀ + bias by torch, on any device and in any type."""
     return nn.functional.linear(left, right, bias)
 
 
@@ -93,7 +106,11 @@ KERNEL, PADDING = 3, 1
 
 
 class Conv(nn.Conv2d):
-    """3×3, stride 1, padding 1: maps keep their size. backward_weight: as in Linear, (out, in, 3, 3)."""
+    """A convolution 3×3 with stride 1 and padding 1: maps keep their size.
+
+    Attributes:
+        backward_weight: as in Linear, (out, in, 3, 3).
+    """
 
     backward_weight: Tensor | None = None
 
@@ -121,9 +138,13 @@ class _ConvFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """gradient (N, out, H, W) → those of x (N, in, H, W), weight (out, in, 3, 3) and bias (out,); None where not asked for.
+        """Return the gradients of x (N, in, H, W), weight (out, in, 3, 3) and bias; None where not asked for.
 
-        Only x's goes through `back`; the weight's is that of W itself. Held to autograd in tests/architectures/test_layers.py.
+        Only the gradient of x uses `back`; that of the weight is the gradient of W itself. Compared with autograd in
+        tests/architectures/test_layers.py.
+
+        Args:
+            gradient: of the output, (N, out, H, W).
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
@@ -140,18 +161,21 @@ Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
 
 
 def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
-    """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
+    """Return a Linear with weight and bias ~ U(±1/√features_in), the distribution of torch's default."""
     return _drawn(undrawn(Linear, features_in, features_out, flatten), generator)
 
 
 def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
-    """A 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as its default constructor draws them."""
+    """Return a 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as by torch's default."""
     return _drawn(undrawn(Conv, channels_in, channels_out, bias), generator)
 
 
 def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
-    """A Conv2d over squares of `edge` pixels side by side, with weight and bias ~ U(±1/√(edge² · channels_in)), as its default
-    constructor draws them. No error passes below an embedding, so it is torch's own layer."""
+    """Return a Conv2d over adjacent squares of `edge` pixels.
+
+    Weight and bias ~ U(±1/√(edge² · channels_in)), the distribution of torch's default. No error passes below an embedding, so
+    this is torch's own layer.
+    """
     return _drawn(undrawn(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
 
 

@@ -1,4 +1,7 @@
-"""linear_lq: a linear system with process noise, whose exact costate is a product of matrices. A bench for credit, no learner."""
+"""linear_lq: a linear system with process noise, whose exact costate is a product of matrices.
+
+It is a test bench for credits, not for learning.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from fa_registry.terminal_loss import output_error
 
 
 class LinearStep(Noisy):
-    """f(h) = A h + σ ξ; ξ is drawn while training only, from the generator the training loop lends."""
+    """f(h) = A h + σ ξ; ξ is drawn only while training, from the generator that the training loop sets."""
 
     def __init__(self, width: int, spread: float, sigma: float, generator: torch.Generator):
         super().__init__()
@@ -33,10 +36,10 @@ class LinearSystem(Network, ExactCostate):
     """h_l = h_{l-1} + A_l h_{l-1} + σ ξ_l, z = C h_L: the whole network is linear."""
 
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """λ_L = e C and λ_{l-1} = λ_l (I + A_l), (N, D) for every l = 0..L; σ = 0.
+        """Return λ_L = e C and λ_{l-1} = λ_l (I + A_l), (N, D) for every l = 0..L; σ = 0.
 
-        Rows on the left and no transpose: a layer keeps A_l as (out, in), and the state went through its transpose. Equal to
-        autograd's gradient in tests/architectures/test_base.py, for classes and for values.
+        Rows are on the left, without a transpose: a layer stores A_l as (out, in), and the state went through its transpose. Equal
+        to autograd's gradient in tests/architectures/test_base.py, for classes and for values.
         """
         state = self.embed(x)
         for block in self.blocks:
@@ -51,7 +54,7 @@ class LinearSystem(Network, ExactCostate):
 class LinearLQ(Architecture):
     card = ArchitectureCard(
         name="linear_lq",
-        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; as wide as its input, fixed unless told to learn",
+        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; as wide as its input, fixed unless `learn` is set",
         options={
             "num_blocks": Option(12, "number of linear steps L", "arXiv 2606.21126, toy LQ task", least=0),
             "sigma": Option(0.03, "standard deviation σ of the process noise", "arXiv 2606.21126", least=0),
@@ -68,9 +71,10 @@ class LinearLQ(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """The stream is the flattened input, (N, D) with D = prod(image_shape); A_l ~ N(0, spread²/(D·L)), C ~ N(0, 1/D).
+        """Return a Network whose stream is the flattened input, (N, D) with D = prod(image_shape).
 
-        Without `learn` no weight requires grad: the network is the task, and a method's feedback learns about it.
+        A_l ~ N(0, spread²/(D·L)), C ~ N(0, 1/D). Without `learn` no weight requires grad: the network is the task, and only a
+        method's feedback is trained.
         """
         width, count = math.prod(image_shape), int(options["num_blocks"])
         spread = float(options["spread"]) / math.sqrt(width * max(count, 1))

@@ -1,4 +1,7 @@
-"""mlp: a plain multilayer perceptron, the network of the classic papers. 784-500-10 is d_hidden=500, num_blocks=1."""
+"""mlp: a plain multilayer perceptron, the network of the classic papers.
+
+784-500-10 is d_hidden=500, num_blocks=1.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ class MLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """h_0 (N, prod(image_shape)), the input itself, then (N, d_hidden); no skips. The embedding has no weight to train."""
+        """Return a network without skips: h_0 (N, prod(image_shape)) is the input, then (N, d_hidden).
+
+        The embedding has no weight to train.
+        """
         inputs, width, count = math.prod(image_shape), int(options["d_hidden"]), int(options["num_blocks"])
         sizes = [inputs] + [width] * count  # site 0 is the flattened input: the first hidden layer is block 1
         return Network(

@@ -53,13 +53,13 @@ class ResMLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """A stream (N, d_hidden) with skips, unless `residual` is off.
+        """Return a network with a stream (N, d_hidden), with skips unless `residual` is off.
 
-        Drawn from the bottom up: networks of one seed share the embedding, whatever their depth.
+        Weights are drawn from the bottom up: networks of one seed share the embedding at every depth.
         """
         width = int(options["d_hidden"])
         return Network(
-            # one layer that flattens: the state dict says `embed.weight` as the published checkpoints do
+            # one layer that flattens: its weight is `embed.weight` in the state dict, as in the published checkpoints
             embed=linear(math.prod(image_shape), width, generator, flatten=True),
             blocks=[
                 ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))

@@ -1,4 +1,7 @@
-"""small_cnn: three convolutions and a fully connected layer, no skips, no norm; states of maps, the last of features."""
+"""small_cnn: three convolutions and a fully connected layer, no skips, no norm.
+
+Its states are maps; the last one is a vector of features.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class SmallCNN(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """What keeps images (C, H, W) from being pooled twice."""
+        """Return the reasons why images (C, H, W) cannot be pooled twice."""
         _, height, breadth = image_shape
         if min(height, breadth) >= SHRUNK:
             return []
@@ -47,9 +50,10 @@ class SmallCNN(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """No skips: maps of half the images' size at site 0, of a quarter at 1 and 2, features (N, 8·width) at 3.
+        """Return a network without skips: maps up to site 2, features (N, 8·width) at site 3.
 
-        num_blocks cuts from the top: with fewer than 3 the head reads the maps' average.
+        The maps have half the images' size at site 0 and a quarter at 1 and 2. num_blocks removes layers from the top: with fewer
+        than 3 the head reads the maps' average.
         """
         channels, height, breadth = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])

@@ -1,6 +1,7 @@
-"""small_resnet: a narrow post-activation ResNet without strides, states of maps (N, width, H, W).
+"""small_resnet: a narrow post-activation ResNet without strides; its states are maps (N, width, H, W).
 
-Names and initial distributions are those of the published code (torch's own: kaiming uniform with a = √5, which is U(±1/√fan_in)).
+Names and initial distributions are those of the published code (torch's own: kaiming uniform with a = √5, which is
+U(±1/√fan_in)).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from fa_registry.token_axes import mean_over_positions
 
 
 class BasicBlock(nn.Module):
-    """The block h ↦ ReLU(h + BN(conv(ReLU(BN(conv(h)))))), given as its residual branch f(h) = block(h) − h.
+    """The block h ↦ ReLU(h + BN(conv(ReLU(BN(conv(h)))))), as its residual branch f(h) = block(h) − h.
 
-    The ReLU comes after the skip, so there is no branch in front of it that the stream could add. What block l adds to the
-    stream is the difference; ∂ℓ/∂f_l = ∂ℓ/∂h_l holds for it as for any branch.
+    The ReLU follows the skip, so the stream cannot simply add a branch that ends before the ReLU. Block l adds this difference
+    to the stream; ∂ℓ/∂f_l = ∂ℓ/∂h_l holds for it as for any branch.
     """
 
     def __init__(self, width: int, generator: torch.Generator):
@@ -37,7 +38,10 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(Network):
-    """Its embedding is stem_conv → stem_bn → ReLU, two layers that stand at the top of the state dict, as published."""
+    """A network whose embedding is stem_conv → stem_bn → ReLU.
+
+    Both layers are at the top level of the state dict, as published.
+    """
 
     def __init__(self, stem_conv: nn.Conv2d, blocks: list[nn.Module], out_head: nn.Module):
         super().__init__(None, blocks, out_ln=None, out_head=out_head, pool=mean_over_positions)
@@ -45,7 +49,7 @@ class ResNet(Network):
         self.stem_bn = nn.BatchNorm2d(stem_conv.out_channels)
 
     def embed(self, x: Tensor) -> Tensor:
-        """Images (N, C, H, W) → h_0 (N, width, H, W)."""
+        """Return h_0 (N, width, H, W) of images (N, C, H, W)."""
         return self.stem_bn(self.stem_conv(x)).relu()
 
 
@@ -69,7 +73,10 @@ class SmallResNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """A stream of maps (N, width, H, W), the images' own size at every site; the head reads their average, (N, width)."""
+        """Return a network with a stream of maps (N, width, H, W), at every site of the images' size.
+
+        The head reads the maps' average, (N, width).
+        """
         width = int(options["width"])
         return ResNet(
             stem_conv=conv(image_shape[0], width, generator, bias=False),

@@ -1,4 +1,4 @@
-"""student_net: the student of the synthetic teacher–student task; α says how far from linear it is."""
+"""student_net: the student of the synthetic teacher–student task; α sets how non-linear it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fa_registry.records import Option, Scalar
 
 
 class StudentBranch(nn.Module):
-    """f(h) = w2 φ_α(w1 h), φ_α(z) = (1 − α) z + α tanh z; w2 starts at N(0, .01²) with zero bias, as resmlp's."""
+    """f(h) = w2 φ_α(w1 h), φ_α(z) = (1 − α) z + α tanh z.
+
+    w2 starts at N(0, .01²) with zero bias, as in resmlp.
+    """
 
     def __init__(self, width: int, alpha: float, generator: torch.Generator):
         super().__init__()
@@ -39,7 +42,7 @@ class StudentNet(Architecture):
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "alpha": Option(1.0, "α, the share of tanh", least=0),
         },
-        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are its figures; the block around φ_α is unpublished",
+        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are published there; the block around φ_α is unpublished",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -50,7 +53,7 @@ class StudentNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """A stream (N, d_hidden) with skips and without any norm, so that at α = 0 the network is linear in its input."""
+        """Return a network with a stream (N, d_hidden), with skips and no norm: linear in its input at α = 0."""
         width = int(options["d_hidden"])
         return Network(
             embed=linear(math.prod(image_shape), width, generator, flatten=True),

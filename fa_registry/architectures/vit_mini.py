@@ -1,6 +1,7 @@
-"""vit_mini: a small vision transformer, states of tokens (N, 1 + patches, D).
+"""vit_mini: a small vision transformer; its states are tokens (N, 1 + patches, D).
 
-Names and initial distributions are those of the published code: torch's own of every layer, nn.MultiheadAttention's of attention.
+Names and initial distributions are those of the published code: torch's own for every layer, nn.MultiheadAttention's for
+attention.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ POSITION_STD, POSITION_BOUND = 0.02, 2.0
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over tokens (N, T, D), with nn.MultiheadAttention's names and initialisation.
+    """Multi-head self-attention over tokens (N, T, D).
 
-    backward_weight: as in Linear, (3D, D), of the projection to queries, keys and values. It is no layer of its own there, so
-    this module stands for it wherever a replaceable layer's weight is asked for.
+    Names and initialisation are those of nn.MultiheadAttention.
+
+    Attributes:
+        backward_weight: as in Linear, (3D, D), for the projection to queries, keys and values. In nn.MultiheadAttention this
+            projection is no separate layer, so this module itself acts as the replaceable layer.
     """
 
     backward_weight: Tensor | None = None
@@ -39,7 +43,7 @@ class Attention(nn.Module):
 
     @property
     def weight(self) -> nn.Parameter:
-        """in_proj_weight, which `backward_weight` stands in for."""
+        """Return in_proj_weight, which `backward_weight` replaces in the backward pass."""
         return self.in_proj_weight
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -72,9 +76,12 @@ class TransformerBranch(nn.Module):
 
 
 class VisionTransformer(Network):
-    """Its embedding is patch_embed behind cls_token, plus pos_embed, three names at the top of the state dict, as published.
+    """A network whose embedding is patch_embed after cls_token, plus pos_embed.
 
-    broadcast: where a credit of one row a sample goes, "all" tokens (as the paper) or the "class" token alone.
+    The three names are at the top level of the state dict, as published.
+
+    Args:
+        broadcast: the tokens that receive a credit of one row a sample: "all" (as in the paper) or only the "class" token.
     """
 
     def __init__(
@@ -93,12 +100,15 @@ class VisionTransformer(Network):
         self.broadcast = broadcast
 
     def embed(self, x: Tensor) -> Tensor:
-        """Images (N, C, H, W) → h_0 (N, 1 + patches, D): a class token, then one token a patch, row by row."""
+        """Return h_0 (N, 1 + patches, D) of images (N, C, H, W): a class token, then the patches by rows."""
         tokens = self.patch_embed(x).flatten(2).transpose(1, 2)  # (N, patches, D)
         return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """A row (N, D) as (N, T, D): c/T at every token, or c whole at the class token and zero elsewhere; both sum to c."""
+        """Return a credit (N, D) as (N, T, D).
+
+        It is c/T at every token, or c at the class token and zero at the others; both sum to c.
+        """
         if self.broadcast == "all" or credit.dim() == state.dim():
             return super().spread(credit, state)
         return torch.cat([credit[:, None], torch.zeros_like(state[:, 1:])], dim=1)
@@ -123,7 +133,7 @@ class VitMini(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """What keeps images (C, H, W) from being cut into patches, or the width into heads."""
+        """Return the reasons why images (C, H, W) cannot be cut into patches, or the width into heads."""
         _, height, breadth = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []
@@ -144,7 +154,10 @@ class VitMini(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """A stream of tokens (N, 1 + patches, d_hidden), the class token first; the head reads that token, (N, d_hidden)."""
+        """Return a network with a stream of tokens (N, 1 + patches, d_hidden), the class token first.
+
+        The head reads the class token, (N, d_hidden).
+        """
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         channels, height, breadth = image_shape
         count = (height // patch) * (breadth // patch)
@@ -160,15 +173,15 @@ class VitMini(Architecture):
 
 
 def class_token(tokens: Tensor) -> Tensor:
-    """(N, T, D) → (N, D)."""
+    """Return the class token of each sample: (N, T, D) → (N, D)."""
     return tokens[:, 0]
 
 
 def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
-    """(1, count, D) from a normal of standard deviation .02, cut at ±2.
+    """Return (1, count, D) from a normal of standard deviation .02, cut at ±2.
 
-    The bounds of torch's function are absolute: a hundred deviations, so nothing is cut. Often read as two deviations, which
-    would make learned positions 12 % smaller.
+    The bounds of torch's function are absolute: a hundred deviations, so nothing is cut. They are often read as two
+    deviations, which would make learned positions 12 % smaller.
     """
     drawn = nn.Parameter(torch.empty(1, count, width))
     nn.init.trunc_normal_(drawn, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)

@@ -8,7 +8,11 @@ CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard)
 
 
 def get(name: str) -> Dataset:
-    """The data set called `name` or `family:argument`; its `card.name` is the one spelling of it. UnknownName otherwise."""
+    """Return the data set called `name` or `family:argument`; its `card.name` is the canonical name.
+
+    Raises:
+        UnknownName: there is no such data set.
+    """
     family, colon, argument = name.partition(":")
     member = CATALOG.get(family)
     if isinstance(member, DatasetFamily):

@@ -1,6 +1,7 @@
-"""Files of a data set below the data root: where they are expected, and whether they are what their makers published.
+"""The files of a data set below the data root: their expected paths and the check of their MD5.
 
-Then the data sets that are read from such files, through torchvision, whose one known fault beside a CPU torch is mended here.
+Also the data sets that torchvision reads from such files. The one known fault of a torchvision with a CPU torch is repaired
+here.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ SYSTEM = Path("/usr/share/datasets")  # where Debian's packages of data sets ins
 
 
 def data_root(root: Path | None) -> Path:
-    """The folder to look in, there or not: the argument, else $FA_REGISTRY_DATA, else `data` in the working folder."""
+    """Return the data root, there or not: the argument, else $FA_REGISTRY_DATA, else `data` here."""
     return (root or Path(os.environ.get(VARIABLE) or DEFAULT)).absolute()
 
 
 def existing_root(root: Path | None, package: Package | None = None) -> Path:
-    """Return `data_root`, which must be a folder. Where none was named, the installed files of a package will do as well.
+    """Return `data_root`, which must be a folder.
+
+    If no folder was named, a package's installed files suffice.
 
     Raises:
         UsageError: there is no such folder.
@@ -52,11 +55,11 @@ def existing_root(root: Path | None, package: Package | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Package:
-    """A package of Debian's that installs the files of a data set.
+    """A Debian package that installs the files of a data set.
 
     Attributes:
         name: for apt-get.
-        subfolder: of SYSTEM, where the files lie side by side.
+        subfolder: of SYSTEM, the one folder with all the files.
     """
 
     name: str
@@ -64,17 +67,17 @@ class Package:
 
     @property
     def folder(self) -> Path:
-        """The folder in which the files are."""
+        """Return the folder with the files."""
         return SYSTEM / self.subfolder
 
     @property
     def advice(self) -> str:
-        """How to install it."""
+        """Return how to install the package."""
         return f"on Debian and Ubuntu `apt-get install {self.name}` installs the files of this data set"
 
 
 def candidates(root: Path, source: SourceFile, package: Package | None = None) -> list[tuple[Path, str]]:
-    """Return (path, MD5) of every form in which the source may lie: below root as published or unpacked, or installed."""
+    """Return (path, MD5) of every form of the source: below root as published or unpacked, or installed."""
     published = root / source.path
     unpacked = [(published.with_suffix(""), source.unpacked_md5)] if source.unpacked_md5 else []
     installed = [(package.folder / published.name, source.md5)] if package else []
@@ -82,16 +85,12 @@ def candidates(root: Path, source: SourceFile, package: Package | None = None) -
 
 
 def is_present(root: Path, source: SourceFile, package: Package | None = None) -> bool:
-    """Return whether the source is there in some form, intact or not."""
+    """Return whether the source exists in some form, intact or not."""
     return any(path.is_file() for path, _ in candidates(root, source, package))
 
 
 def verified(root: Path, card: DatasetCard, package: Package | None = None) -> dict[SourceFile, Path]:
-    """Return every source of the card with an intact file of it.
-
-    Raises:
-        IntegrityError: some are missing or altered; one message names them all.
-    """
+    """Return an intact file for every source of the card; raise IntegrityError naming all others."""
     files, problems = inspected(root, card, package)
     if problems:
         raise IntegrityError(refusal(card, problems, mend(card, root, package)))
@@ -99,15 +98,15 @@ def verified(root: Path, card: DatasetCard, package: Package | None = None) -> d
 
 
 def mend(card: DatasetCard, root: Path, package: Package | None) -> str:
-    """Return the commands that bring the files of a data set."""
+    """Return the commands that download or install the files of a data set."""
     fetch = shlex.join(["fa-registry", "data", "fetch", card.name, "--data-root", str(root)])
-    return f"`{fetch}` downloads them, or says what to put where" + (f"; {package.advice}" if package else "")
+    return f"`{fetch}` downloads them, or prints where to put which file" + (f"; {package.advice}" if package else "")
 
 
 def inspected(
     root: Path, card: DatasetCard, package: Package | None = None
 ) -> tuple[dict[SourceFile, Path], dict[SourceFile, str]]:
-    """Return the sources that are as published, each with its file, and what is wrong with each of the others."""
+    """Return the sources with an intact file each, and the fault of each other source."""
     files: dict[SourceFile, Path] = {}
     problems: dict[SourceFile, str] = {}
     for source in card.files:
@@ -118,19 +117,19 @@ def inspected(
                 files[source] = path
                 break
         else:
-            # a file that is there but broken is told of before one that is missing
+            # a broken file is reported rather than a missing one
             path = next((path for path in faults if path.is_file()), root / source.path)
             problems[source] = f"{path}: {faults[path]}"
     return files, problems
 
 
 def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
-    """Return what is wrong with one file, "" if nothing: expected and found.
+    """Return the fault of one file, with the expected and the found value; "" if there is none.
 
     Args:
         path: of the file.
         md5: of the file as published.
-        unpacked_md5: of its content, if it is compressed: the same content that was compressed again is intact.
+        unpacked_md5: of its content, if it is compressed. Recompressed content is intact if this MD5 fits.
     """
     if not path.is_file():
         return f"expected MD5 {md5}, found no such file"
@@ -149,7 +148,7 @@ def _md5(file: BinaryIO) -> str:
 
 
 def _content_md5(path: Path) -> str:
-    """Return the MD5 of what a .gz file holds, "" if it is none or is torn."""
+    """Return the MD5 of a .gz file's content, "" if the file is no .gz file or is truncated."""
     try:
         with gzip.open(path) as content:
             return _md5(content)
@@ -158,21 +157,24 @@ def _content_md5(path: Path) -> str:
 
 
 def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) -> str:
-    """One line for the whole, one a file, one on how to mend it."""
+    """Return a message: one line for the summary, one for each file, and one with the repair."""
     count = f"{len(problems)} of {len(card.files)} files missing or not as published"
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
-OPERATORS = ("nms", "qnms")  # torchvision describes these two to torch without asking whether they exist
+OPERATORS = ("nms", "qnms")  # torchvision registers these two without checking that they exist
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def torchvision_datasets() -> ModuleType:
-    """The module torchvision.datasets; UsageError where it is not installed.
+    """Return the module torchvision.datasets, also for a torchvision that was built for another torch.
 
-    A torchvision whose compiled operators do not load (built for another torch: CUDA's beside a CPU torch) stops at
-    `operator torchvision::nms does not exist` while importing, though no data set needs an operator. Only after that very
-    failure both are declared, without code, and the import is repeated; any other failure is raised as it is.
+    Such a torchvision (for example CUDA's with a CPU torch) cannot load its compiled operators. Its import stops at
+    `operator torchvision::nms does not exist`, though no data set needs an operator. Only after that failure both operators are
+    declared, without code, and the import is repeated; any other failure is raised as it is.
+
+    Raises:
+        UsageError: torchvision is not installed.
     """
     try:
         return importlib.import_module("torchvision.datasets")
@@ -190,34 +192,41 @@ def torchvision_datasets() -> ModuleType:
 
 
 def torchvision() -> ModuleType:
-    """The package torchvision, for your own data and transforms: a plain `import torchvision` may fail beside a CPU torch.
+    """Return the package torchvision, for your data and transforms.
 
-    Raises UsageError where it is not installed. After the first call the plain import works too.
+    A plain `import torchvision` may fail with a CPU torch; after the first call of this function it works.
+
+    Raises:
+        UsageError: torchvision is not installed.
     """
     torchvision_datasets()
     return importlib.import_module("torchvision")
 
 
 class FileFormat(Protocol):
-    """How files are decoded and where they come from, by torchvision."""
+    """Decoding and download of a data set's files, by torchvision."""
 
     @property
     def packed(self) -> str:
-        """Name of an archive that may lie in the data root instead, for `download` to unpack; "" if there is none."""
+        """Return the name of an archive that `download` unpacks from the data root; "" if there is none."""
 
     @property
     def packed_md5(self) -> str: ...
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """The images in the verified files `found`."""
+        """Return the images in the verified files."""
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
-        """Put the sources below root, from the network or the archive; OSError or RuntimeError when that fails."""
+        """Write the sources below root, from network or archive; raise OSError or RuntimeError on failure."""
 
 
 @dataclass(frozen=True)
 class ImageFiles(Dataset):
-    """A data set of image files. is_cached: whether decoded images are kept below the data root."""
+    """A data set of image files.
+
+    Attributes:
+        is_cached: whether decoded images are cached below the data root.
+    """
 
     card: DatasetCard
     format: FileFormat
@@ -227,11 +236,20 @@ class ImageFiles(Dataset):
     same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """UsageError when there is no data root, IntegrityError when a file is missing or not as published."""
+        """Return normalised splits on `device`.
+
+        Raises:
+            UsageError: there is no data root.
+            IntegrityError: a file is missing or not as published.
+        """
         return self.transform.splits(self.raw(existing_root(root, self.package)), device)
 
     def raw(self, root: Path, report: Callable[[str], None] = lambda line: None) -> RawImages:
-        """The decoded images, from the cache once there is one; `report` hears of what takes long."""
+        """Return the decoded images, from the cache if there is one.
+
+        Args:
+            report: receives a line before each slow step.
+        """
 
         def decode() -> RawImages:
             report(f"{self.card.name}: checking {len(self.card.files)} files")

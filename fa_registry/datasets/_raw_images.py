@@ -1,7 +1,7 @@
-"""Decoded images before any arithmetic: uint8 tensors, kept in one safetensors file below the data root.
+"""Decoded images before arithmetic: uint8 tensors, cached in a safetensors file below the data root.
 
-Decoding needs torchvision and seconds; the cache needs neither. It carries the MD5 of the files it was made of and a
-digest of its own tensors, and is refused when either does not fit.
+Decoding needs torchvision and seconds; reading the cache needs neither. The cache stores the MD5 of its source files and a
+digest of its tensors, and is refused if either differs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ PATIENCE = 600.0  # seconds for another process to decode
 
 @dataclass(frozen=True)
 class RawImages:
-    """images: uint8 (samples, channels, height, width); labels: int64 (samples,)."""
+    """The images and labels of a data set.
+
+    Attributes:
+        train_images, test_images: uint8 (samples, channels, height, width).
+        train_labels, test_labels: int64 (samples,).
+    """
 
     train_images: Tensor
     train_labels: Tensor
@@ -53,13 +58,14 @@ def cache_path(root: Path, name: str) -> Path:
 
 
 def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_kept: bool = True) -> RawImages:
-    """Return the card's images from their cache, which `decode` fills the first time.
+    """Return the card's images from their cache; if there is none, decode them and write it.
 
-    Several processes may ask at once: one decodes, the others wait. A cache that is there is complete: it was renamed there.
-    Where none can be written (a read-only data root, a full disk) or none is to be kept, the images are decoded every time.
+    Several processes may call this at once: one decodes, the others wait. A cache file is always complete, because it is
+    renamed into place. If the cache cannot be written (a read-only data root, a full disk) or is switched off, the images are
+    decoded every time.
 
     Raises:
-        IntegrityError: the cache, or what was decoded, is not the card's.
+        IntegrityError: the cache or the decoded images are not the card's.
     """
     path = cache_path(root, card.name)
     if path.is_file():
@@ -70,7 +76,7 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_ke
         path.parent.mkdir(exist_ok=True)
         with _alone(path):
             return read_cache(path, card) if path.is_file() else _written(path, card, _decoded(card, decode))
-    except PermissionError:  # of a lock that another user left
+    except PermissionError:  # the lock belongs to another user
         return _decoded(card, decode)
 
 
@@ -82,7 +88,11 @@ def _decoded(card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Inside, no other process decodes these images; its name is in the lock. UsageError where one does not end."""
+    """Context manager: only this process decodes these images; the lock file names it.
+
+    Raises:
+        UsageError: another process has had the lock for more than PATIENCE seconds.
+    """
     place = Path(f"{path}.lock")
     lock = FileLock(place)
     try:
@@ -101,7 +111,10 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
-    """Return the images, written to their cache if there is room. Whoever shares the data root may read it, as the umask says."""
+    """Return the images after writing them to their cache, if there is space.
+
+    The umask decides which other users of the data root may read it.
+    """
     partial = path.with_suffix(".partial")
     metadata = {"format": FORMAT, "sources": _sources(card), "tensors": raw.digest}
     try:
@@ -114,14 +127,14 @@ def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
 
 
 def read_cache(path: Path, card: DatasetCard) -> RawImages:
-    """The images in a cache of `card`; IntegrityError when it is torn, altered, or made of other files."""
+    """Return the images in a cache of `card`; raise IntegrityError if it is truncated or of other files."""
     names = [field.name for field in dataclasses.fields(RawImages)]
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             raw = RawImages(**{name: file.get_tensor(name) for name in names})
     except SafetensorError as error:
-        raise IntegrityError(_stale(path, "the cache that was written", f"a torn file: {error}")) from error
+        raise IntegrityError(_stale(path, "the cache that was written", f"a truncated file: {error}")) from error
     for field, expected in (("format", FORMAT), ("sources", _sources(card)), ("tensors", raw.digest)):
         if metadata.get(field) != expected:
             raise IntegrityError(_stale(path, f"{field} {expected}", str(metadata.get(field))))
@@ -138,7 +151,7 @@ def _stale(path: Path, expected: str, written: str) -> str:
 
 
 def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
-    """IntegrityError naming everything in which the arrays are not those of the card."""
+    """Raise IntegrityError with all differences between the arrays and the card."""
     problems = []
     for split in ("train", "test"):
         images, labels = raw.parts[f"{split}_images"], raw.parts[f"{split}_labels"]

@@ -15,16 +15,20 @@ from fa_registry.datasets.base import Splits, unaugmented
 
 
 def random_crop(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """A random size × size window of every image, each offset equally likely.
+    """Return a random size × size window of every image, each offset equally likely.
 
-    images: (batch, channels, height, width), already padded. Returns (batch, channels, size, size).
+    Args:
+        images: (batch, channels, height, width), already padded.
+
+    Returns:
+        (batch, channels, size, size).
     """
     top, left = _corners(images, size, generator)
     return _windows(images, size, top, left[:, None] + torch.arange(size, device=images.device))
 
 
 def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """`random_crop`, and every window mirrored left to right with probability ½; shapes as there."""
+    """Apply `random_crop`, then mirror every window left to right with probability ½."""
     top, left = _corners(images, size, generator)
     mirrored = torch.rand(len(images), 1, generator=generator, device=images.device) < 0.5
     forth = torch.arange(size, device=images.device)
@@ -32,7 +36,7 @@ def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) 
 
 
 def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Row and column of each window's upper left corner, (batch,) each."""
+    """Return row and column of each window's upper left corner, (batch,) each."""
     batch, _, height, width = images.shape
     top = torch.randint(height - size + 1, (batch,), generator=generator, device=images.device)
     left = torch.randint(width - size + 1, (batch,), generator=generator, device=images.device)
@@ -40,7 +44,7 @@ def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Ten
 
 
 def _windows(images: Tensor, size: int, top: Tensor, columns: Tensor) -> Tensor:
-    """The windows that begin in row `top` (batch,) and take these columns (batch, size) in this order."""
+    """Return the windows that begin in row `top` (batch,) and take these columns (batch, size) in order."""
     batch, channels, _, width = images.shape
     rows = top[:, None] + torch.arange(size, device=images.device)
     places = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)
@@ -54,10 +58,12 @@ CHUNK = 1_000  # images normalised at a time
 
 @dataclass(frozen=True)
 class Transform:
-    """mean, std: of each channel, of pixels in 0..1; without them those of the training images, counted exactly.
+    """Normalisation and augmentation of image data.
 
-    padding: pixels of black round every training image, out of which a window of the image's size is cropped and
-    mirrored at random; 0 augments nothing.
+    Attributes:
+        mean, std: of each channel, of pixels in 0..1; if empty, those of the training images, counted exactly.
+        padding: black pixels around every training image. From it a window of the image's size is cropped and mirrored at
+            random; 0: no augmentation.
     """
 
     mean: tuple[float, ...] = ()
@@ -65,10 +71,10 @@ class Transform:
     padding: int = 0
 
     def splits(self, raw: RawImages, device: torch.device) -> Splits:
-        """The order is the published one: black is added to the raw pixels, so that normalisation moves it too.
+        """Return normalised splits on `device`, in the published order: padding first, then normalisation.
 
-        All arithmetic is on the CPU, one true division after the other as ToTensor and Normalize do it: a GPU may
-        multiply by the reciprocal instead, and the last bits would depend on the device.
+        So normalisation also changes the black pixels. All arithmetic is on the CPU, with true divisions one after the other, as
+        in ToTensor and Normalize. A GPU may multiply by the reciprocal instead, and the last bits would depend on the device.
         """
         moments = (self.mean, self.std) if self.mean else channel_moments(raw.train_images)
         mean, std = (torch.tensor(values, dtype=torch.float32).view(-1, 1, 1) for values in moments)
@@ -87,21 +93,27 @@ UNCHANGED = Transform()
 
 
 def normalised(images: Tensor, mean: Tensor, std: Tensor, padding: int = 0) -> Tensor:
-    """float32 (pixels / 255 − mean) / std of uint8 images in a black frame of `padding` pixels; mean, std: (channels, 1, 1).
+    """Return float32 (pixels / 255 − mean) / std of uint8 images in a black frame of `padding` pixels.
 
-    By chunks, so that no second copy of a whole data set is ever held.
+    The images are processed in chunks, so that memory never contains a second copy of a whole data set.
+
+    Args:
+        mean, std: (channels, 1, 1).
     """
     samples, channels, height, width = images.shape
     framed = torch.empty(samples, channels, height + 2 * padding, width + 2 * padding)
     rows, columns = slice(padding, padding + height), slice(padding, padding + width)
     for chunk, target in zip(images.split(CHUNK), framed.split(CHUNK), strict=True):
-        target.copy_(-mean / std)  # black, as it is normalised
+        target.copy_(-mean / std)  # normalised black
         target[:, :, rows, columns] = chunk.float().div_(LEVELS - 1).sub_(mean).div_(std)
     return framed
 
 
 def channel_moments(images: Tensor) -> tuple[Sequence[float], Sequence[float]]:
-    """Mean and standard deviation of every channel of uint8 images, in 0..1: of pixel counts, so no order of summing shows."""
+    """Return mean and standard deviation of every channel of uint8 images, in 0..1.
+
+    They are computed from pixel counts, so they do not depend on the order of summation.
+    """
     levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
     means, deviations = [], []
     for channel in images.unbind(1):

@@ -1,4 +1,4 @@
-"""The contract of a data set: whole splits as tensors on the training device, and batched augmentation."""
+"""The contract of a data set: whole splits as tensors on the training device, batched augmentation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as its makers publish it. path: below the data root, with /. md5: the published one, of that very file.
+    """A file as its authors publish it.
 
-    unpacked_md5: of its content, where path ends in .gz and the unpacked file beside it will do as well.
+    Attributes:
+        path: below the data root, with /.
+        md5: of the file as published.
+        unpacked_md5: of its content, if path ends in .gz and the unpacked file in the same folder is accepted too.
     """
 
     path: str
@@ -27,11 +30,15 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """sha256: digest of the source arrays as this package reads them; loading anything else is an integrity error.
+    """The description of a data set.
 
-    Empty for synthetic sets, which have no source, and for sets that are read from `files`, each known by its MD5.
-    classes: of the labels, or how many values a target has. bibtex: of the publication of a set that has one.
-    version: of a set of our own; raised whenever one of its numbers changes."""
+    Attributes:
+        sha256: digest of the source arrays as this package reads them; other arrays are an integrity error. Empty for synthetic
+            sets, which have no source, and for sets that are read from `files`, each identified by its MD5.
+        classes: of the labels, or the number of values of a target.
+        bibtex: of the publication, if there is one.
+        version: of a built-in set; raised whenever one of its numbers changes.
+    """
 
     name: str
     line: str
@@ -51,11 +58,13 @@ class DatasetCard:
 
 @dataclass(frozen=True)
 class Splits:
-    """images: float32 (samples, channels, height, width) on the device; labels: int64 (samples,), or where the
-    task has no classes its target values, float32 (samples, classes).
+    """The training and test samples of a data set.
 
-    `augment(images, generator)` maps a training batch to what the network sees, on the device, without a loop over samples.
-    `digest`: SHA-256 that tells these tensors from any others, recorded with every run.
+    Attributes:
+        train_images, test_images: float32 (samples, channels, height, width) on the device.
+        train_labels, test_labels: int64 (samples,); if the task has no classes, target values, float32 (samples, classes).
+        augment: (images, generator) → the network's input for a training batch, on the device, without a loop over samples.
+        digest: SHA-256 that identifies these tensors, recorded with every run.
     """
 
     train_images: Tensor
@@ -67,32 +76,38 @@ class Splits:
 
 
 class Dataset(abc.ABC):
-    """same_for_every_seed: `load` does not look at the seed, so that runs which follow one another share what it returned.
-    Such a set can be hashed; its splits are never written into."""
+    """A data set: its card and the function that loads it.
+
+    Attributes:
+        same_for_every_seed: `load` ignores the seed, so that consecutive runs share one result. Such a set can be hashed, and
+            its splits are never modified.
+    """
 
     card: DatasetCard
     same_for_every_seed = False
 
     @abc.abstractmethod
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """The splits on `device`; always called with all three.
+        """Return the splits on `device`.
 
-        root: where files of data sets that need some are found; None: `data_root` in _files.py says where then.
-        seed: the run's. Only a set that belongs to a run, such as permuted labels, may depend on it; what is
-        drawn for all runs alike comes from a seed of the set's own, so that runs of several seeds are comparable.
+        Args:
+            device: of the tensors.
+            root: folder with the files of data sets that need some; None: `data_root` in _files.py.
+            seed: of the run. Only a set that belongs to a run, such as permuted labels, may depend on it. Draws that all runs
+                share use a fixed seed of the data set, so that runs of several seeds are comparable.
         """
 
 
 class DatasetFamily(Dataset):
-    """Sets that differ in one argument, asked for as `name:argument`."""
+    """Data sets that differ in one argument, named `name:argument`."""
 
     @abc.abstractmethod
     def of(self, argument: str) -> Dataset:
-        """The member for `argument`, "" where none was given; UnknownName with the choices. Its card bears the full name."""
+        """Return the data set for `argument` ("" if none was given); raise UnknownName with the choices."""
 
 
 def tensors_digest(*tensors: Tensor) -> str:
-    """SHA-256 over dtype, shape and bytes of each tensor in order."""
+    """Return the SHA-256 over dtype, shape and bytes of each tensor in order."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -101,17 +116,20 @@ def tensors_digest(*tensors: Tensor) -> str:
 
 
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """The augmentation of sets that have none: the batch as it is."""
+    """Return the batch unchanged: the augmentation of sets that have none."""
     return images
 
 
-SHARED: WeakKeyDictionary[Splits, int] = WeakKeyDictionary()  # the count of splits that this process has counted
+SHARED: WeakKeyDictionary[Splits, int] = WeakKeyDictionary()  # results of shared_samples in this process
 ROWS = 8_192  # images that are augmented at a time
 KEY_PIXELS = 64  # values of an image that are compared first, evenly spread: most images differ there
 
 
 def shared_samples(splits: Splits) -> int:
-    """Count the test images that are training images too, bit by bit, as stored or under one draw of the augmentation."""
+    """Count the test images that are also training images, bit by bit.
+
+    Training images are compared as stored and under one draw of the augmentation.
+    """
     if splits not in SHARED:
         test = splits.test_images.flatten(1)
         keys, draw = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)

@@ -25,14 +25,22 @@ BIBTEX = """@techreport{krizhevsky2009learning,
 
 @dataclass(frozen=True)
 class CifarBatches:
-    """kind: torchvision's class, CIFAR10 or CIFAR100. packed, packed_md5: the archive that holds the folder."""
+    """The published batches of CIFAR.
+
+    Attributes:
+        kind: torchvision's class, CIFAR10 or CIFAR100.
+        packed, packed_md5: the archive that contains the folder.
+    """
 
     kind: str
     packed: str
     packed_md5: str
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """The images of the batches, in the order of torchvision's list; its check of their MD5 comes before any unpickling."""
+        """Return the images of the batches, in the order of torchvision's list.
+
+        torchvision checks their MD5 before any unpickling.
+        """
         kind = self._expecting(tuple(files))
         parts = []
         for train in (True, False):
@@ -48,7 +56,7 @@ class CifarBatches:
         )
 
     def _expecting(self, sources: tuple[SourceFile, ...]) -> Any:
-        """torchvision's class, demanding the MD5 of `sources`; its own list says which file holds what."""
+        """Return torchvision's class, changed to demand the MD5 of `sources`; its list names the files."""
         published = getattr(torchvision_datasets(), self.kind)
         md5 = {Path(source.path).name: source.md5 for source in sources}
         demands = {

@@ -1,4 +1,4 @@
-"""cifar100: as cifar10, with a hundred classes and a tenth of the images for each. The fine labels."""
+"""cifar100: like cifar10, with a hundred classes (the fine labels) and a tenth of the images for each."""
 
 from __future__ import annotations
 

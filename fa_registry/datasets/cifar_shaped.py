@@ -1,4 +1,6 @@
-"""cifar_shaped: random pixels in CIFAR's shape and number. Nothing can be learned from it; it is there to time a step.
+"""cifar_shaped: random pixels in CIFAR's shape and number, to time a training step.
+
+Nothing can be learned from them.
 
 Pixels are padded, cropped, mirrored and normalised exactly as those of cifar10. `cifar_shaped:SAMPLES` has fewer of them.
 """
@@ -18,7 +20,7 @@ from fa_registry.errors import UnknownName
 
 SHAPE, CLASSES = cifar10.CARD.image_shape, cifar10.CARD.classes
 TRAIN = cifar10.CARD.train_samples
-PER_TEST = 5  # training images a test image, as CIFAR has them
+PER_TEST = 5  # training images for each test image, as in CIFAR
 LEAST = 1_000
 SEED = 0
 
@@ -30,7 +32,7 @@ class CifarShaped(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """The card of this many samples."""
+        """Return the card for this number of samples."""
         return DatasetCard(
             name="cifar_shaped" if self.samples == TRAIN else f"cifar_shaped:{self.samples}",
             line=f"random pixels and labels in the shape of CIFAR-10, for benchmarks only: {self.samples:,} for training "
@@ -47,7 +49,7 @@ class CifarShaped(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """argument: training samples, at least LEAST; a fifth as many are for testing."""
+        """Return the set with `argument` training samples, at least LEAST, and a fifth as many test samples."""
         if argument and not (argument.isdecimal() and LEAST <= int(argument) <= TRAIN):
             raise UnknownName("number of samples of cifar_shaped", argument, [f"{LEAST} to {TRAIN}"])
         return CifarShaped(int(argument or TRAIN))
@@ -60,7 +62,7 @@ class CifarShaped(DatasetFamily):
 
 
 def _pixels(samples: int, draw: torch.Generator) -> Tensor:
-    """uint8 (samples, *SHAPE): eight pixels a draw, a fraction of what a draw a pixel costs."""
+    """Return uint8 (samples, *SHAPE), eight pixels from each draw, which is much faster than one."""
     channels, height, width = SHAPE
     text = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
     return text.view(torch.uint8)  # (samples, channels, height, width)

@@ -1,6 +1,6 @@
 """digits: real scans at random places on a canvas; the embedded counterpart of CIFAR's random crop.
 
-Centred 8×8 digits are too easy to tell methods apart: a frozen random network already reaches .97 on them.
+Centred 8×8 digits are too easy to separate methods: a frozen random network already reaches .97 on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_dige
 from fa_registry.errors import IntegrityError
 
 TRAIN_FRACTION = 0.8
-SPLIT_SEED = 0  # of the fixed permutation; what else must be drawn once (test offsets) uses it too
+SPLIT_SEED = 0  # of the fixed permutation; also of the other fixed draw, the test offsets
 SOURCE = (
     "scikit-learn's bundled copy of the UCI Optical Recognition of Handwritten Digits test set (Alpaydin & Kaynak 1998)"
 )
@@ -29,8 +29,8 @@ SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 
 def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
-    """Images (1797, 1, 8, 8) in 0..16 and labels (1797,); IntegrityError when the copy is not the recorded one."""
-    from sklearn.datasets import load_digits  # takes longer than all else that reading a card does
+    """Return images (1797, 1, 8, 8) in 0..16 and labels (1797,); raise IntegrityError for another copy."""
+    from sklearn.datasets import load_digits  # imported here because it takes longer than reading a card
 
     bunch = load_digits()
     images = torch.from_numpy(bunch.images).float().unsqueeze(1)  # (samples, 1, 8, 8)
@@ -44,7 +44,7 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
 
 
 def split(count: int) -> tuple[Tensor, Tensor]:
-    """Indices of the training and of the test samples."""
+    """Return the indices of the training and of the test samples."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(SPLIT_SEED))
     return order[: int(TRAIN_FRACTION * count)], order[int(TRAIN_FRACTION * count) :]
 
@@ -71,14 +71,19 @@ class Digits(Dataset):
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Both splits on `device`: padded scans (1437, 1, 16, 16) to be cropped in every epoch, test canvases (360, 1, 12, 12).
+        """Return padded training scans (1437, 1, 16, 16) and test canvases (360, 1, 12, 12) on `device`.
 
-        The same whatever root and seed: the split and the test offsets are drawn once, from SPLIT_SEED. Normalised by the mean and
-        deviation of the training canvases without an offset. IntegrityError where scikit-learn's copy is another.
+        The training scans are cropped in every epoch. Root and seed have no effect: the split and the test offsets are drawn once,
+        from SPLIT_SEED. The images are normalised by the mean and deviation of the training canvases without an offset.
+
+        Raises:
+            IntegrityError: scikit-learn's copy is not the recorded one.
         """
         images, labels = scans(self.card.sha256)
         train, test = split(len(images))
-        padded = nn.functional.pad(images / 16, [2 * SHIFT] * 4)  # 8 + 2·4 = 16 wide: cropping 12 of it shifts by ±2
+        padded = nn.functional.pad(
+            images / 16, [2 * SHIFT] * 4
+        )  # 8 + 2·4 = 16 wide: a window of 12 shifts the digit by ±2
         canvases = padded[train, :, SHIFT:-SHIFT, SHIFT:-SHIFT]
         padded = (padded - canvases.mean()) / canvases.std()
         test_images = random_crop(padded[test], torch.Generator().manual_seed(SPLIT_SEED), CANVAS)
@@ -87,7 +92,7 @@ class Digits(Dataset):
 
 
 def place(padded: Tensor, generator: torch.Generator) -> Tensor:
-    """Training augmentation: (batch, 1, 16, 16) → (batch, 1, 12, 12), each digit shifted by up to ±2 px."""
+    """Shift each digit by up to ±2 px: (batch, 1, 16, 16) → (batch, 1, 12, 12), the training augmentation."""
     return random_crop(padded, generator, CANVAS)
 
 

@@ -1,7 +1,8 @@
-"""digits_centred: the plain scans, nothing moved. So easy that backprop fits them to the end and its gradient shrinks to nothing.
+"""digits_centred: the plain scans, without any shift.
 
-Its use is calibration: here a small reference gradient means success, not collapse (edition 2026-11 calls it CONVERGED). Methods
-cannot be told apart on it: a frozen random network does nearly as well as a trained one (docs/calibration.md).
+They are so easy that backprop fits them completely and its gradient shrinks to nothing. The set serves calibration: here a
+small reference gradient means success, not collapse (edition 2026-11 calls it CONVERGED). It does not separate methods: a
+frozen random network does nearly as well as a trained one (docs/calibration.md).
 """
 
 from __future__ import annotations

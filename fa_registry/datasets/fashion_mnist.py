@@ -1,4 +1,4 @@
-"""fashion_mnist: pictures of clothes in MNIST's format and size, and harder."""
+"""fashion_mnist: pictures of clothes in MNIST's format and size; harder than MNIST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CARD = DatasetCard(
     licence="MIT (Zalando SE)",
     splits="as published: 60,000 train, 10,000 test",
     normalisation="pixels / 255, then the mean and standard deviation over all training pixels, counted when loading",
-    augmentation="none, as for mnist, in whose place it stands",
+    augmentation="none, as for mnist, which it replaces",
     image_shape=(1, 28, 28),
     classes=10,
     train_samples=60_000,

@@ -1,4 +1,7 @@
-"""lq: the toy linear-quadratic task. States and targets are standard normal; the loss is ½‖C h_L − y‖²."""
+"""lq: the toy linear-quadratic task; the loss is ½‖C h_L − y‖².
+
+States and targets are standard normal.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class LinearQuadratic(Dataset):
     card = DatasetCard(
         name="lq",
         line="initial states h_0 ~ N(0, I) of 64 features, targets y ~ N(0, I) of 10, for the architecture linear_lq",
-        source="drawn here from a fixed seed; arXiv 2606.21126 describes the task, D = 64 is its figure, all else is unpublished",
+        source="drawn here from a fixed seed; arXiv 2606.21126 describes the task, D = 64 is published there, all else is not",
         licence="none needed: synthetic",
         splits=f"{TRAIN:,} train, {TEST:,} test, independent draws",
         normalisation="none: standard normal already",

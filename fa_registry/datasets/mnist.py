@@ -1,6 +1,6 @@
-"""mnist: handwritten digits, the set of the classic feedback-alignment papers.
+"""mnist: handwritten digits, the data set of the classic feedback-alignment papers.
 
-Its format is idx files, gzipped; torchvision reads them unpacked and checks no digest, so a verified copy is unpacked for it.
+The format is gzipped idx files. torchvision reads them unpacked and checks no digest, so verified copies are unpacked for it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from fa_registry.datasets.base import DatasetCard, SourceFile
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """kind: torchvision's class, MNIST or FashionMNIST, which is also the name of its folder."""
+    """The published idx files.
+
+    Attributes:
+        kind: torchvision's class, MNIST or FashionMNIST, which is also the name of its folder.
+    """
 
     kind: str
     packed: str = ""
     packed_md5: str = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """The images of the verified files, as torchvision reads an unpacked copy of them."""
+        """Return the images of the verified files, as torchvision reads an unpacked copy of them."""
         with tempfile.TemporaryDirectory() as folder:
             for source, path in files.items():
                 _unpack(path, (Path(folder) / source.path).with_suffix(""))
@@ -46,7 +50,7 @@ class IdxFiles:
 
 
 def _first_that_works(mirrors: list[str], path: Path, md5: str) -> None:
-    """Download `path` from the first mirror that has it; raises what every mirror raised, as one RuntimeError."""
+    """Download `path` from the first mirror that has it; raise RuntimeError if all fail."""
     failures = []
     for mirror in mirrors:
         try:

@@ -1,7 +1,7 @@
-"""random_targets:NAME: any data set with its labels shuffled, so that nothing about an image tells its class.
+"""random_targets:NAME: any data set with its labels shuffled, so that images do not predict classes.
 
-What still trains on it fits by heart. The test labels are shuffled too: every measurement looks at test samples, and with
-their true labels it would measure gradients of a task that nobody trained. Test accuracy is chance by construction.
+A network can only fit it by memorising. The test labels are shuffled too: every metric is measured on test samples, and
+with their true labels the gradients would be those of a task that was not trained. Test accuracy is chance by construction.
 """
 
 from __future__ import annotations
@@ -24,14 +24,19 @@ STREAM = "targets"
 
 @dataclass(frozen=True)
 class RandomTargets(DatasetFamily):
-    """source: whose images, and whose labels before they are shuffled. name: of its card."""
+    """A data set with shuffled labels.
+
+    Attributes:
+        source: the data set with the images and the labels before they are shuffled.
+        name: of the card.
+    """
 
     source: Dataset
     name: str
 
     @property
     def card(self) -> DatasetCard:
-        """The source's card, with what the shuffling changes."""
+        """Return the source's card, with the changes that the shuffling makes."""
         card = self.source.card
         return dataclasses.replace(
             card,
@@ -42,14 +47,17 @@ class RandomTargets(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """argument: the name of any other data set, with its own argument if it takes one."""
+        """Return the shuffled version of the data set `argument`, which may have an argument itself."""
         if not argument or argument.partition(":")[0] == NAME:
             raise UnknownName(f"data set of {NAME}:NAME", argument, set(datasets.CATALOG.names()) - {NAME})
         source = datasets.get(argument)
         return RandomTargets(source, f"{NAME}:{source.card.name}")
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Every label stays in its split and every class keeps its count; drawn on the CPU, so that devices agree."""
+        """Return the source's splits with the labels of each split permuted within it.
+
+        So the count of every class stays the same. The permutation is drawn on the CPU, so that devices agree.
+        """
         splits = self.source.load(device, root, seed)
         draw = generator(seed, STREAM)
         orders = [torch.randperm(len(labels), generator=draw) for labels in (splits.train_labels, splits.test_labels)]
@@ -62,4 +70,4 @@ class RandomTargets(DatasetFamily):
         )
 
 
-PLUGIN = RandomTargets(digits.PLUGIN, NAME)  # stands for the family; `of` makes those that are trained on
+PLUGIN = RandomTargets(digits.PLUGIN, NAME)  # represents the family; `of` returns the sets to train on

@@ -43,7 +43,7 @@ class MatFiles:
     packed = packed_md5 = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """The images of both files, as torchvision reads them after its own check."""
+        """Return the images of both files, as torchvision reads them after its MD5 check."""
         kind = _expecting(tuple(files))
         parts = []
         for split in SPLITS:
@@ -57,7 +57,7 @@ class MatFiles:
 
 
 def _expecting(sources: tuple[SourceFile, ...]) -> Any:
-    """torchvision's class, demanding the MD5 of `sources`."""
+    """Return torchvision's class, changed to demand the MD5 of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
     demands = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}

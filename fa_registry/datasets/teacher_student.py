@@ -1,4 +1,4 @@
-"""teacher_student: Gaussian inputs, labelled by a fixed random network whose non-linearity has a dial.
+"""teacher_student: Gaussian inputs, labelled by a fixed random network with adjustable non-linearity.
 
 The teacher's activation is φ_α(z) = (1−α)z + α·tanh z, as the student's (architecture student_net): at α = 0 the task is a
 linear classification, at α = 1 the teacher is a tanh network. All sizes are chosen here; the published task's are unknown.
@@ -20,7 +20,7 @@ TRAIN, TEST = 25_600, 2_560  # 100 steps of 256 an epoch, as lq
 SHAPE = (1, 8, 16)  # 128 features, the student's D; the shape means nothing
 FEATURES, CLASSES = 128, 10
 HIDDEN_LAYERS = 2
-GAIN = 2.0  # of every layer: units of the first stand at ±2, where tanh is no longer a line
+GAIN = 2.0  # of every layer: units of the first have values around ±2, where tanh is not linear
 SEED = 0  # of teacher and inputs: one task for all runs, so that seeds differ in the student only
 
 
@@ -31,7 +31,7 @@ class TeacherStudent(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """The card of this α."""
+        """Return the card of this α."""
         return DatasetCard(
             name="teacher_student" if self.alpha == 1 else f"teacher_student:{self.alpha:g}",
             line=f"synthetic: {FEATURES} Gaussian features, classes by a random network of activation φ_α, α = {self.alpha:g} "
@@ -49,7 +49,7 @@ class TeacherStudent(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """argument: α as any text of one of the numbers in ALPHAS; "" is 1."""
+        """Return the set for α = `argument`, any text of one of the numbers in ALPHAS; "" is 1."""
         named = {f"{alpha:g}": alpha for alpha in ALPHAS}
         try:
             text = f"{float(argument or 1):g}"
@@ -69,9 +69,12 @@ class TeacherStudent(DatasetFamily):
 
 
 def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
-    """The teacher's class of each input (samples, features); its weights come from `draw`, the same ones for every α.
+    """Return the teacher's class of each input (samples, features).
 
-    In float64, so that no label hangs on the order in which a machine adds.
+    It is computed in float64, so that no label depends on the order in which a machine adds.
+
+    Args:
+        draw: generator of the teacher's weights, which are the same for every α.
     """
     state = inputs.double()
     for _ in range(HIDDEN_LAYERS):
@@ -80,12 +83,12 @@ def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
 
 
 def activation(z: Tensor, alpha: float) -> Tensor:
-    """φ_α(z) = (1−α)z + α·tanh z."""
+    """Return φ_α(z) = (1−α)z + α·tanh z."""
     return (1 - alpha) * z + alpha * z.tanh()
 
 
 def _weight(units: int, draw: torch.Generator) -> Tensor:
-    """(features, units), scaled so that unit inputs give outputs of deviation GAIN."""
+    """Return (features, units), scaled so that unit inputs give outputs of deviation GAIN."""
     return torch.randn(FEATURES, units, generator=draw).double() * (GAIN / FEATURES**0.5)
 
 

@@ -1,11 +1,11 @@
-"""Check that a method which claims another rule is not backpropagation on its run's own final weights.
+"""Check that a method with another declared rule is not backpropagation on its run's final weights.
 
-The conformance suite measures small networks, which a method could recognise. This check measures the run's final weights with its
+The conformance suite measures small networks, which a method could recognise. This check uses the run's final weights and
 feedback state, on the run's eval batch and on a batch of its training data.
 
-The measure is the cosine of a whole batch's credit with the gradient, or of the update that each leaves in the block, whichever is
-larger. Counted are the blocks' sites 1..L whose block has weights and whose credit is not exact by construction. If fewer than two
-are left, site 0 counts too where the embedding has weights.
+It computes the cosine of a whole batch's credit with the gradient, or of the update that each leaves in the block; the larger
+one counts. It counts the sites 1..L whose block has weights and whose credit is not exact by construction. If fewer than two
+sites are left, site 0 counts too if the embedding has weights.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
 ANOTHER_NAME = "this is backpropagation by another name"
 DECLARED = "its card declares that its credit may reach backpropagation's"
-NEAR = 0.99  # at every counted site: no rule of the catalog that does not declare it comes so near
-NEAR_UNDER_FRESH_FEEDBACK = 0.9  # at any counted site: the conformance suite's limit at initialisation (credit.md §5.2)
-SHOWN = 8  # sites by number; the others are counted
+NEAR = 0.99  # at every counted site: every rule of the catalog that does not declare it stays below
+NEAR_UNDER_FRESH_FEEDBACK = (
+    0.9  # at every counted site: the conformance suite's limit at initialisation (credit.md §5.2)
+)
+SHOWN = 8  # sites listed by number; of the others only the count is shown
 
 Cosines = Mapping[int, float]  # by site
 
@@ -39,11 +41,11 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
 
     Args:
         task: A run's task with its final weights and feedback state.
-        no_feedback: Why the feedback state is missing, empty where it is there.
+        no_feedback: Why the feedback state is missing, empty if it is not.
 
     Returns:
-        None for a control and for a method whose credit is exact everywhere. The outcome is "not possible" where the check cannot
-        tell the method from backpropagation, and where the feedback state is missing.
+        None for a control and for a method whose credit is exact everywhere. The outcome is "not possible" if the check cannot
+        separate the method from backpropagation, or if the feedback state is missing.
     """
     card = task.method.card
     if task.spec.control != "none" or card.exact_sites == "all":
@@ -59,7 +61,7 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
 
 
 def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
-    """Return why the method is backpropagation although its card does not declare it; empty where it is not."""
+    """Return why the method is undeclared backpropagation; empty if it is not."""
     card = task.method.card
     if own and min(own.values()) > NEAR and not card.reaches_bp:
         return f"{_text(own)}, above {NEAR} at every site that counts"
@@ -71,14 +73,14 @@ def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
 
 
 def counted_sites(task: Task) -> list[int]:
-    """Return the sites whose credit is not exact by construction and that weights learn from; see the top of this file."""
+    """Return the sites that count; see the top of this file."""
     parts = {part_of(name) for name, _ in task.network.named_parameters()}
     sites = [site for site in range(1, task.blocks + 1) if not task.exact_sites[site] and f"blocks.{site - 1}" in parts]
     return [0, *sites] if len(sites) < 2 and "embed" in parts and not task.exact_sites[0] else sites
 
 
 def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give the eval batch, and training samples drawn from the run's seed and augmented as in training."""
+    """Yield the eval batch, and training samples drawn from the run's seed and augmented as in training."""
     yield task.eval_batch
     splits = task.splits
     chosen = torch.randperm(len(splits.train_labels), generator=stream(task, "backprop_batch"))[:EVAL_SAMPLES]
@@ -88,8 +90,8 @@ def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return the larger cosine of credit and update per site; a site at which neither has one is left out."""
-    # without the penalty, whose pull on the weights is the same under every method
+    """Return the larger cosine of credit and update per site; sites without either are left out."""
+    # without the penalty, whose gradient is the same under every method
     plain = dataclasses.replace(task, spec=dataclasses.replace(task.spec, penalty=0.0))
     noise = generator(task.spec.seed, "noise", task.device)
     inputs, credits, states = measured_credits(Trial.beside(plain, noise), images, labels)
@@ -105,7 +107,7 @@ def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -
 
 
 def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
-    """Return the cosine of two updates of the block below `site`, of the embedding at site 0."""
+    """Return the cosine of two updates of the block below `site`, or of the embedding at site 0."""
     part = f"blocks.{site - 1}" if site else "embed"
     names = [name for name in own if part_of(name) == part and own[name] is not None and exact[name] is not None]
     if not names:
@@ -114,7 +116,7 @@ def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
 
 
 def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
-    """Return a third-party method's cosines on the eval batch under a fresh draw of its feedback; empty without feedback."""
+    """Return a third-party method's cosines on the eval batch under newly drawn feedback, if it has any."""
     if methods.CATALOG.location(task.spec.method).is_builtin or not task.feedback.state_dict():
         return {}
     shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)

@@ -1,7 +1,7 @@
-"""Find the parameters that a model's blocks use, whichever way its forward pass is written.
+"""Find the parameters that a model's blocks use, regardless of how its forward pass is written.
 
-A module's own list of parameters is not enough: a model may call `F.linear(h, self.W)` on a bare parameter or hand a weight to
-a custom autograd Function. Every operation of a forward pass is watched instead, below autograd.
+A module's list of parameters is not enough: a model may call `F.linear(h, self.W)` on a bare parameter or pass a weight to
+a custom autograd Function. So every operation of a forward pass is observed, below autograd.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
 
 
 class BlockParameters(NamedTuple):
-    """Parameters that a forward pass reads between two sites, by name, in the order of `named_parameters()`.
+    """Parameters that a forward pass reads between two sites, in the order of `named_parameters()`.
 
-    names: all of them. shared: those of them that it reads before or after as well.
+    Attributes:
+        names: all of them.
+        shared: those that the pass also reads outside of the interval.
     """
 
     names: tuple[str, ...]
@@ -87,7 +89,12 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
 
 @dataclass
 class _Site:
-    """One end of the interval. number: which call of the module is meant. calls: how many there were."""
+    """One end of the interval.
+
+    Attributes:
+        number: which call of the module is meant.
+        calls: the number of calls so far.
+    """
 
     name: str
     module: nn.Module
@@ -106,32 +113,32 @@ class _Site:
         return cls(name, modules[path], int(number) if mark else 1)
 
     def check_calls(self) -> None:
-        """Raise UsageError where the pass did not have this call, or several that the name could mean."""
+        """Raise UsageError if the pass did not have this call, or if the name is ambiguous."""
         path, mark, _ = self.name.partition(NAMED_CALL)
         if self.calls < self.number:
-            found = f"found {self.calls}" if self.calls else "found that it is never called"
+            found = f"found {self.calls}" if self.calls else "found none"
             raise UsageError(
                 f"sites: {self.name}: expected {self.number} or more calls of {path} in a forward pass, {found}"
             )
         if self.calls > 1 and not mark:
             raise UsageError(
                 f"sites: {self.name}: expected one call in a forward pass, found {self.calls}; "
-                f"name the one that is meant, {path}#1 to {path}#{self.calls}"
+                f"choose one, {path}#1 to {path}#{self.calls}"
             )
 
 
 class _ParameterReads(TorchDispatchMode):
-    """Collects which parameters the operations of a forward pass read, inside of an interval and elsewhere."""
+    """Collects the parameters that operations of a forward pass read, inside and outside of an interval."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.is_between = False
         self.between: set[str] = set()
         self.elsewhere: set[str] = set()
-        # Several parameters may share one storage: each has its range of bytes.
+        # Several parameters may share one storage, so each is stored with its range of bytes.
         self._ranges: dict[int, list[tuple[float, float, frozenset[str]]]] = {}
-        # Buffers, and tensors computed from parameters and buffers alone. They are kept: the address of a storage that is freed
-        # would soon be another tensor's.
+        # Buffers, and tensors computed from parameters and buffers alone. They are stored, because the address of a
+        # freed storage would soon be another tensor's.
         self._computed: dict[int, tuple[frozenset[str], Tensor]] = {}
         self._kept = dict(model.named_parameters())
         for name, weight in self._kept.items():
@@ -146,18 +153,18 @@ class _ParameterReads(TorchDispatchMode):
         answer = func(*args, **(kwargs or {}))
         inputs = [self._names(tensor) for tensor in _tensors((args, kwargs))]
         names = frozenset().union(*filter(None, inputs))
-        if not func.is_view:  # a view of a weight may be taken anywhere: what computes with it reads it
+        if not func.is_view:  # a view of a weight reads nothing; the operation that computes with it does
             (self.between if self.is_between else self.elsewhere).update(names)
         for tensor in _tensors(answer):
             storage, _, _ = _bytes_of(tensor)
             if None in inputs:
-                self._computed.pop(storage, None)  # an operation in place has written a state into it
+                self._computed.pop(storage, None)  # an in-place operation has written a state into it
             elif inputs and storage not in self._ranges:
                 self._computed[storage] = (names, tensor)
         return answer
 
     def _names(self, tensor: Tensor) -> frozenset[str] | None:
-        """The parameters that this tensor is a part of or computed from; None where it has anything else in it."""
+        """Return the parameters that this tensor is a part of or computed from; None if it has other inputs."""
         storage, start, stop = _bytes_of(tensor)
         if storage in self._computed:
             return self._computed[storage][0]
@@ -172,7 +179,10 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _bytes_of(tensor: Tensor) -> tuple[int, float, float]:
-    """A tensor's storage, and the first byte in it and the one after its last. A sparse tensor has none: it is its own."""
+    """Return a tensor's storage, its first byte there and the byte after its last.
+
+    A sparse tensor has no storage: the tensor itself is returned instead.
+    """
     try:
         storage = tensor.untyped_storage()._cdata
         reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1

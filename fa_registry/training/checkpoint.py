@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors, written atomically, read back only if their SHA-256 is the recorded one. Never a pickle."""
+"""Tensors on disk as safetensors, never a pickle: written atomically, loaded only if the SHA-256 fits."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ from fa_registry.errors import LONGEST_PROBLEM, IntegrityError, shortened
 from fa_registry.jsonio import file_digest
 from fa_registry.safe_files import open_file
 
-# Bytes of a file that is read once, so that what is hashed is what is loaded. Of small files, safetensors' load_file takes twice
-# the time and keeps 2 KiB of each (0.8.0); of large ones it reads the header before it takes memory.
+# Bytes of a file that is read once, so that the hashed bytes are the loaded ones. For small files, safetensors' load_file takes
+# twice the time and keeps 2 KiB of each (0.8.0); for large ones it reads the header before it allocates memory.
 AT_ONCE = 2**26
-MOST_HEADER = 2**24  # bytes that say which tensors a file has: 10,000 blocks need 7 MB, and a million names take 1.3 GB
+MOST_HEADER = 2**24  # bytes of a file's list of tensors: 10,000 blocks need 7 MB, and a million names take 1.3 GB
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
 
-# What a damaged header leads to, a type that torch does not have included.
+# Errors from a damaged header, including a type that torch does not have.
 READING_FAILS = (SafetensorError, OSError, ValueError, KeyError, MemoryError, RuntimeError)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex).
+    """Write `tensors` and text metadata to `path` by fsync and rename; return its SHA-256 (hex).
 
-    Raises OSError where the disk refuses, as everything else that writes.
+    Raises:
+        OSError: writing failed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(
         f".{path.name}{process_ownership.owner_suffix()}"
-    )  # mkstemp would make it readable by its owner alone
+    )  # with mkstemp only its owner could read it
     try:
         held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         places = Counter(tensor.untyped_storage().data_ptr() for tensor in held.values())
-        # weights that two layers share are written twice: the format knows no sharing
+        # shared weights are written once for each layer: the format has no sharing
         tied = {
             name: tensor.clone() for name, tensor in held.items() if places[tensor.untyped_storage().data_ptr()] > 1
         }
         written = {**held, **tied}
-        # None, not {}: safetensors writes an unreadable header for no tensors with empty metadata
+        # None, not {}: without tensors, safetensors writes an unreadable header for empty metadata
         save_file(written, temporary, dict(metadata) if metadata else None)
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except SafetensorError as error:
-        system = OF_SYSTEM.search(str(error))  # how Rust ends the text of an error that the system gave
+        system = OF_SYSTEM.search(str(error))  # the end of Rust's text for a system error
         raise OSError(int(system[1]), os.strerror(int(system[1])), str(path)) if system else error from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -61,7 +62,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
-    """The tensors of `path` on the CPU; IntegrityError when it is missing, unreadable or not the recorded file."""
+    """Return the tensors of `path` on the CPU; raise IntegrityError unless it is the recorded file."""
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
     with open_file(path) as stream:
@@ -81,14 +82,14 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
 
 
 def check_header(start: bytes) -> None:
-    """Raise ValueError if a safetensors file that begins so names more tensors than any network has."""
+    """Raise ValueError if a safetensors file with this beginning names more tensors than any network has."""
     length = int.from_bytes(start[:8], "little")
     if length > MOST_HEADER:
         raise ValueError(f"expected at most {MOST_HEADER:,} bytes that name tensors, found {length:,}")
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load `path` into `module`; IntegrityError naming the tensors when names or shapes do not fit."""
+    """Load `path` into `module`; raise IntegrityError if names or shapes do not fit."""
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)
@@ -97,9 +98,10 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 (hex) over what the tensors are: names, types, shapes and bytes, in the names' order, whatever file they lie in.
+    """Return the SHA-256 (hex) over the tensors' names, types, shapes and bytes, in the order of names.
 
-    Empty where there is none, or a number is not finite: what training broke down to is the same nan in any two runs.
+    It does not depend on the file. It is empty if there is no tensor or a number is not finite: two diverged runs can end at
+    the same nan.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

@@ -1,6 +1,6 @@
-"""Tensors from files that somebody else wrote: safetensors, or .pt/.pth read as plain tensors. No pickle is ever run.
+"""Tensors from third-party files: safetensors, or .pt/.pth read without running a pickle.
 
-They are put into a task where every tensor fits, or everything that does not fit is said at once.
+They are loaded into a task if every tensor fits; otherwise one error lists everything that does not fit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from fa_registry.training.task import Task
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
 NESTS = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights inside a checkpoint
-WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+WRAPPERS = ("module.", "_orig_mod.")  # the prefixes that DataParallel and torch.compile add to every name
 MOST_BYTES = 2**30  # of one file, packed and unpacked
-CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and again with the next
-MOST_ENTRIES = 200_000  # of the zip archive that a .pt is: one for each tensor
-# Names in a pickle that torch accepts although each can make a file of a few kB take gigabytes of memory.
-# No file of dense tensors, numbers and texts has them.
+CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and the bytes that two searches share
+MOST_ENTRIES = 200_000  # of a .pt file, which is a zip archive with one entry for each tensor
+# Names in a pickle that torch accepts, although each lets a file of a few kB allocate gigabytes of memory.
+# Files of dense tensors, numbers and texts do not contain them.
 ENLARGING = re.compile(
     rb"(?:_codecs\n(encode)|\n(bytearray)|torch\._utils\n(_rebuild_(?:device|sparse|nested|qtensor)\w{,40}))"
 )
@@ -48,7 +48,7 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
         limit: the most bytes that the file may have, packed and unpacked.
 
     Returns:
-        A mapping of names to tensors, or whatever plain values a .pt contains.
+        A mapping of names to tensors, or the plain values of a .pt file.
 
     Raises:
         ValueError: the file cannot be read as such, or is larger than `limit`.
@@ -72,9 +72,9 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
 
 
 def _read_torch(path: Path, limit: int) -> Any:
-    """weights_only: torch then refuses every file that would have to run code of its own choosing to be read."""
+    """Load a .pt file with weights_only, so that torch refuses a file that would run code of its choice."""
     try:
-        # torch and zipfile warn of files that they then refuse
+        # torch and zipfile warn about files that they then refuse
         with (
             warnings.catch_warnings(action="ignore", category=UserWarning),
             process_ownership.temp_dir("fa_registry-pt-") as place,
@@ -85,7 +85,7 @@ def _read_torch(path: Path, limit: int) -> Any:
         raise ValueError(f"{path.name}: {error}") from error
     except OSError as error:
         raise ValueError(f"{path.name}: cannot be read: {error}") from error
-    except Exception as error:  # torch raises whatever a broken byte leads to: KeyError, EOFError, RuntimeError, …
+    except Exception as error:  # a broken byte makes torch raise any error: KeyError, EOFError, RuntimeError, …
         if "weights" not in str(error).lower():
             raise ValueError(f"{path.name}: not a file that torch.save wrote ({type(error).__name__})") from error
         found = re.search(r"GLOBAL (\S+)", str(error))
@@ -93,23 +93,23 @@ def _read_torch(path: Path, limit: int) -> Any:
 
 
 class _Refused(Exception):
-    """A .pt file that is not given to torch; the text says why."""
+    """A .pt file that is not passed to torch; the text gives the reason."""
 
 
 def _more_than_tensors(name: str) -> str:
     return (
         "needs more than plain tensors to be read"
         + (f" (it names {shortened(name)})" if name else "")
-        + "; a pickle may run any program while it is read, so it is not: save the tensors alone, "
+        + "; reading a pickle may run any program, so it is refused: save only the tensors, "
         "torch.save(model.state_dict(), …) or safetensors"
     )
 
 
 def _checked(path: Path, copy: Path, limit: int) -> Path:
-    """Return a file that torch reads without taking more memory than the file or `limit` has bytes.
+    """Return a file that torch can read within the memory of the file or of `limit` bytes.
 
-    A zip archive is written again to `copy` once its entries are known to fit: torch has a reader of its own, which may
-    find other entries in the same bytes. The legacy format knows no compression and is read as it is.
+    A zip archive is rewritten to `copy` once its entries are known to fit, because torch's zip reader may find other entries in
+    the same bytes. The legacy format has no compression and is read as it is.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) != ZIP:
@@ -143,7 +143,7 @@ def _check_names(stream: IO[bytes]) -> None:
 
 
 def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """The mapping of names to tensors that `held` is or holds under one of `nests`, without wrappers' prefixes."""
+    """Return the tensors in `held`, or under one of `nests` in it, by name without wrappers' prefixes."""
     inside = unwrap(held, nests)
     if not isinstance(inside, Mapping):
         raise ValueError(f"expected tensors by name, found a {type(inside).__name__}")
@@ -155,17 +155,21 @@ def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 
 
 def unwrap(held: Any, nests: Sequence[str]) -> Any:
-    """What stands under the one name of `nests` that `held` has, or `held` itself. ValueError when it has two."""
+    """Return the value under the one name of `nests` that `held` has, or `held` itself.
+
+    Raises:
+        ValueError: `held` has two of the names.
+    """
     if not isinstance(held, Mapping):
         return held
     inner = [name for name in nests if isinstance(held.get(name), (Mapping, list, tuple))]
     if len(inner) > 1:
-        raise ValueError(f"holds several sets of tensors ({', '.join(inner)}): save the one that is meant alone")
+        raise ValueError(f"holds several sets of tensors ({', '.join(inner)}): save only the one that you mean")
     return held[inner[0]] if inner else held
 
 
 def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """`given` in the types of `expected`, and every misfit: tensors missing, unexpected, of another shape or type."""
+    """Return `given` in the types of `expected`, and every misfit of name, shape or type."""
     missing = [name for name in expected if name not in given]
     unexpected = [name for name in given if name not in expected]
     problems = [
@@ -194,23 +198,26 @@ def _fitting(expected: Tensor, given: Any) -> Tensor:
         raise ValueError(f"expected {expected.dtype}, found {given.dtype}")
     converted = given.detach().to(expected.dtype)
     if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
-        # rounded, they would be other weights than those that were trained
+        # rounded weights would not be the trained ones
         raise ValueError(
-            f"cannot be held as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
+            f"cannot be stored as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
         )
     return converted
 
 
 FEEDBACK_NESTS = (*NESTS, "feedback", "feedback_state", "B")
-OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix a block, so that an order is enough to name them
+OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix a block, so that their order identifies them
 NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
 def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
-    """Load what foreign files hold into the task's network and feedback state; all misfits of both are named together.
+    """Load third-party weights and feedback into the task; one error names all misfits of both.
 
-    weights, feedback: as `read_foreign` returns them; feedback None where none was given. Returns why the credits cannot be
-    computed, empty where they can: for `measure`.
+    Args:
+        weights, feedback: as `read_foreign` returns them; feedback is None if none was given.
+
+    Returns:
+        Why the credits cannot be computed, for `measure`; empty if they can.
     """
     network = task.network.state_dict()
     state = task.feedback.state_dict()
@@ -245,10 +252,11 @@ def _taken(
 
 
 def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
-    """The feedback tensors of a file by our `names`.
+    """Return the feedback tensors of a file under the built-in `names`.
 
-    held: tensors by our names; or, where ours are B_01, B_02, …, a list B_1..B_L or any other names with one running number
-    (`B.0`, `feedback.1`), which are taken in the order of their numbers.
+    Args:
+        held: tensors by the built-in names. If these are B_01, B_02, …, also a list B_1..B_L, or any other names with one
+            running number (`B.0`, `feedback.1`), in the order of their numbers.
     """
     inside = unwrap(held, FEEDBACK_NESTS)
     numbered = all(OURS.fullmatch(name) for name in names)
@@ -270,7 +278,7 @@ def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
 
 
 def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
-    """The values in the order of the one number in their names; None where the names are not of that kind."""
+    """Return the values in the order of the one number in their names; None if names have another form."""
     parts = {name: NUMBERED.fullmatch(name) for name in tensors}
     if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
         return None

@@ -1,7 +1,7 @@
-"""The code that trains a run: which version of each member of ours, which source of each that another package brings.
+"""The code that trains a run: version of each built-in plug-in, source of each third-party one.
 
-It is sealed with the run. Whoever edits a method does not change a run's specification, and so not its identity; what tells the
-runs of the old code from those of the new is this alone.
+It is recorded with the run. Editing a method changes neither a run's specification nor its identity. Only this fingerprint
+separates the runs of the old code from those of the new.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from fa_registry import architectures, datasets, diagnostics, methods
 from fa_registry.records import RunSpec
 
-Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} of ours, {package, version, digest} of others
+Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} if built-in, else {package, version, digest}
 
 CATALOGS = {
     "methods": methods.CATALOG,
@@ -21,14 +21,15 @@ CATALOGS = {
     "diagnostics": diagnostics.CATALOG,
 }
 TEXT = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
-FIRST: Mapping[str, Any] = {"version": 1}  # what an older release, which recorded no code, had of every member of ours
+FIRST: Mapping[str, Any] = {"version": 1}  # of every built-in plug-in in an older release, which recorded no code
 SHOWN = 8  # characters of a digest in a message
 
 
 def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
-    """The code that trains `spec` here: its method, architecture and data set, and every diagnostic that measures it.
+    """Return the code that trains `spec`: its method, architecture and data set, and every diagnostic.
 
-    Raises UnknownName where one of them is not installed.
+    Raises:
+        UnknownName: one of them is not installed.
     """
     method, architecture = methods.CATALOG.get(spec.method), architectures.CATALOG.get(spec.architecture)
     data = datasets.get(spec.dataset)
@@ -41,9 +42,9 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
 
 def measuring_code() -> dict[str, dict[str, Any]]:
-    """The code of every diagnostic that is installed here, but for those that this process could not import.
+    """Return the code of every installed diagnostic, except those that this process could not import.
 
-    No diagnostic of another package is imported for that.
+    No third-party diagnostic is imported for that.
     """
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
@@ -54,14 +55,17 @@ def measuring_code() -> dict[str, dict[str, Any]]:
 
 
 def runs_others_code(spec: RunSpec) -> bool:
-    """Whether training `spec` here runs what another package brings, which may end the process it runs in; ours never do."""
+    """Return whether training `spec` runs third-party code.
+
+    Third-party code may end its process; built-in code never does."""
     return bool(packages_of(spec) or diagnostics.CATALOG.third_party())
 
 
 def packages_of(spec: RunSpec) -> frozenset[str]:
-    """The other packages that bring the method, the architecture or the data set of `spec`; nothing is imported.
+    """Return the third-party packages of method, architecture and data set, without importing them.
 
-    Raises UnknownName where one of the three is not installed.
+    Raises:
+        UnknownName: one of the three is not installed.
     """
     members = (
         (methods.CATALOG, spec.method),
@@ -72,10 +76,13 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
 
 
 def fingerprint_changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
-    """What differs between the code that trained a run and today's, a line a member; empty where it is the same.
+    """Return the differences between a run's recorded code and the installed code, one line a plug-in.
 
-    sealed: None for a run of an older release; its members of ours are taken for version 1, others cannot be told. A diagnostic
-    that came or went since measures more or less, and changes nothing of what was measured.
+    A diagnostic that was added or removed since does not change what was measured, and is no difference.
+
+    Args:
+        sealed: the recorded code; None for a run of an older release. Then built-in plug-ins count as version 1, and the source
+            of third-party ones is unknown.
     """
     return tuple(_changes(sealed or {}, now))
 
@@ -95,7 +102,7 @@ def _changes(sealed: Code, now: Code) -> Iterator[str]:
 
 
 def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
-    """The same source is the same code, whatever release it came in."""
+    """Return whether both entries have the same source, regardless of the release that it came in."""
     name = "digest" if "digest" in today else "version"
     return ("digest" in before) == ("digest" in today) and before.get(name) == today[name]
 
@@ -113,7 +120,7 @@ def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
 
 
 def describe(entry: Mapping[str, Any]) -> str:
-    """`version 2 of fa_registry's own`, or `package name 0.1 (digest ab12…)`."""
+    """Return `version 2 of fa_registry's own`, or `package name 0.1 (digest ab12…)`."""
     if "digest" not in entry:
         return f"version {entry.get('version')} of fa_registry's own"
     return f"package {entry.get('package')} {entry.get('version')} (digest {_short(entry['digest'])}…)"

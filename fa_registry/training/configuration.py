@@ -1,7 +1,7 @@
-"""The configuration of a process: whatever decides the last bits of a float32 result besides the program itself.
+"""The configuration of a process: all that decides float32 rounding, except the program.
 
-Instruction sets and math-library settings are recorded by name. A fingerprint of computed bits is recorded beside them, so that
-a configuration that rounds otherwise is recognised although no recorded setting names the difference.
+Instruction sets and math-library settings are recorded by name. A fingerprint of computed bits is recorded too. It identifies
+a configuration that rounds differently although no recorded setting differs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ VARIABLES = (
     "ONEDNN_MAX_CPU_ISA",
     "OPENBLAS_CORETYPE",
 )
-LONGEST = 40  # characters of a variable's value that are recorded
+LONGEST = 40  # recorded characters of a variable's value
 SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))  # rows, inner, columns of the fingerprint's products
 
 
 def configuration() -> dict[str, Scalar]:
-    """Return what decides this process's rounding, by the names of the run's conventions.
+    """Return the settings that decide this process's rounding, by the names of the run's conventions.
 
     Returns:
         instruction_set: the set that torch's kernels use, and every variable that limits a library;
@@ -54,7 +54,7 @@ def configuration() -> dict[str, Scalar]:
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the libraries that torch multiplies with, and each switch of them that is not at its default."""
+    """Yield the libraries that torch multiplies with, and their switches that are not at the default."""
     yield "MKL" if torch.backends.mkl.is_available() else "no MKL"
     enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     yield "oneDNN" if enabled else "no oneDNN"
@@ -76,7 +76,7 @@ def _fingerprint(threads: int, deterministic: bool) -> str:
     """Return the first 16 digits of the SHA-256 of the computed bits.
 
     Args:
-        threads: the number that torch uses now, which orders sums; a key of the cache.
+        threads: the number that torch uses now, which decides the order of sums; a key of the cache.
         deterministic: whether torch asks for deterministic kernels; a key of the cache.
     """
     digest = hashlib.sha256()

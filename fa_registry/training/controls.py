@@ -1,9 +1,9 @@
-"""Controls: what a method must beat. They share the setting's initial weights and data order.
+"""Controls, which a method must beat. They share the setting's initial weights and data order.
 
-frozen: blocks stay at their random initialisation, embedding, out_ln and head are trained by BP.
+frozen: blocks keep their random initialisation; embedding, out_ln and head are trained by BP.
 shallow: no blocks at all.
-ladder_K: of the L blocks only the last K are trained, by any method; ladder_0 by bp is frozen, ladder_L is no control at all.
-A block that is kept is kept whole: its BatchNorm stays in eval mode, at the statistics it was built with.
+ladder_K: only the last K of the L blocks are trained, by any method; ladder_0 by bp is frozen, ladder_L is no control.
+A frozen block is frozen completely: its BatchNorm stays in eval mode, with its initial statistics.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from torch import nn
 from fa_registry.architectures.base import Network
 
 NAMES = ("none", "frozen", "shallow")
-DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling a rung: ladder_02 would be another run than ladder_2
+DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling for each K: ladder_02 would be another run than ladder_2
 
 
 def depth(control: str) -> int | None:
-    """K of ladder_K; None for any other control."""
+    """Return K of ladder_K; None for any other control."""
     match = DEPTH.fullmatch(control)
     return int(match[1]) if match else None
 
 
 def ladder(blocks: int) -> list[str]:
-    """The rungs below the method itself: ladder_0 to ladder_{L−1}."""
+    """Return the controls with fewer trained blocks than the method: ladder_0 to ladder_{L−1}."""
     return [f"ladder_{count}" for count in range(blocks)]
 
 
 def control_name(value: str) -> str:
-    """`value` if it names a control; ValueError otherwise."""
+    """Return `value` if it names a control; else raise ValueError."""
     if value not in NAMES and depth(str(value)) is None:
         raise ValueError(f"expected one of {', '.join(NAMES)}, or ladder_K to train the last K blocks, found {value!r}")
     return value
 
 
 def trains_blocks(control: str) -> bool:
-    """Whether a network under this control has a block that learns (if it has any)."""
+    """Return whether a network under this control has trained blocks (if it has any blocks)."""
     return control == "none" or bool(depth(control))
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
-    """The parameters the optimiser owns; everything else has requires_grad switched off here."""
+    """Return the parameters that the optimiser trains; requires_grad is switched off for all others."""
     blocks = len(network.blocks)
     kept = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
     for block in network.blocks[: blocks - kept]:
@@ -51,13 +51,13 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
 
 
 def train_mode(network: Network) -> None:
-    """Switch to training, all but the blocks that a control keeps."""
+    """Switch the network to train mode, except the blocks that a control freezes."""
     network.train()
     for block in network.blocks:
         block.train(learns(block))
 
 
 def learns(block: nn.Module) -> bool:
-    """Whether a block is one that training changes. One without parameters has nothing to keep: it counts as learning."""
+    """Return whether training changes a block. A block without parameters counts as trained."""
     parameters = list(block.parameters())
     return not parameters or any(parameter.requires_grad for parameter in parameters)

@@ -1,8 +1,8 @@
-"""Is what a method tells the training what it tells who measures it?
+"""Check that training gets the same credit from a method as measuring does.
 
-A credit is measured by asking the method with everything at hand, the exact gradients among it. Training asks it with less.
-Nothing but this check stops a method from answering the two differently: backpropagation while training, DFA while measured.
-So the weights' gradients of a training step are held against those that the measured credits would have left.
+A credit is measured by asking the method with all inputs, including the exact gradients. Training asks it with fewer
+inputs. Only this check stops a method from answering the two differently: backpropagation in training, DFA when measured.
+So the weights' gradients of a training step are compared with those that the measured credits would have left.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.step import OutputError, couples_samples, local_credit_step
 from fa_registry.training.task import Task
 
-# Of a part's gradient, relative to its norm. Both sides are the same float32 sums but for their order: the shipped methods lie
+# Error of a part's gradient, relative to its norm. Both sides are the same float32 sums in another order: built-in methods are
 # below 3e-6 on every architecture, another credit at 1.
 SAME_CREDIT = 1e-3
-NEARLY_BP = 1 - 1e-6  # what relaxes or approximates is further away; BP itself, under whatever name, is not
-OTHERWISE = "trains by another credit than it is measured by"
-DISGUISED = "its updates are backpropagation's although its card does not say so"
+NEARLY_BP = 1 - 1e-6  # approximations of BP are further away; BP itself, under any name, is not
+OTHERWISE = "trains by another credit than the one that is measured"
+DISGUISED = "its updates are backpropagation's although its card does not declare it"
 
 Gradients = Mapping[str, Tensor | None]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A second network and feedback state of the task's kind, to try a step on, and the draws of its noise.
+    """A copy of the task's network and feedback state, to try a step on, with the generator of its noise.
 
-    noise: a generator in the state that it has before the step.
+    Attributes:
+        noise: a generator in the state that it has before the step.
     """
 
     spec: RunSpec
@@ -60,7 +61,7 @@ class Trial:
 
     @classmethod
     def beside(cls, task: Task, noise: torch.Generator) -> Trial:
-        """A copy of the task as it is now, not of its gradients."""
+        """Return a copy of the task as it is now, without its gradients."""
         network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
@@ -68,9 +69,10 @@ class Trial:
 
 
 class _MeasuredCredits(Method, HasOwnStates):
-    """A method that says what it was given to say: what the engine makes of these credits is what they would have trained.
+    """A method that returns given credits: the engine trains on them as on any method's.
 
-    moved: the states where its blocks learn; None: where they are (HasOwnStates).
+    Attributes:
+        moved: the states where its blocks learn; None: the states of the forward pass (HasOwnStates).
     """
 
     def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
@@ -87,12 +89,12 @@ class _MeasuredCredits(Method, HasOwnStates):
 
 
 def copied(generator: torch.Generator) -> torch.Generator:
-    """Another generator that will give the same draws."""
+    """Return another generator that will give the same draws."""
     return torch.Generator(generator.device).set_state(generator.get_state())
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Name → a copy of every weight's .grad; None where a weight has none."""
+    """Return name → a copy of every weight's .grad; None if a weight has none."""
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
@@ -100,7 +102,10 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
-    """Name the weights that the method itself has changed while it was asked; empty where none are. Only the optimiser may."""
+    """Return an error text if the method changed the network's weights while it was asked, else "".
+
+    Only the optimiser may change them.
+    """
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
     # a diverged run's weights are nan, which is no change
     changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
@@ -114,7 +119,7 @@ def changed_weights(before: nn.Module, after: nn.Module) -> str:
 def trained_gradients(
     trial: Trial, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
 ) -> Gradients:
-    """What one training step on this batch would leave in every .grad, of a method that is trained by its credits."""
+    """Return every .grad that one training step on this batch leaves, for a method trained by its credits."""
     spec = trial.spec
     with _as_in_training(trial) as run:
         local_credit_step(
@@ -133,19 +138,20 @@ def trained_gradients(
 
 
 def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
-    """What is wrong with the training by these gradients of `trial`'s weights on this batch; empty where nothing is.
+    """Return what is wrong with the training by these gradients on this batch; empty if nothing is.
 
-    trained: name → .grad as a training step left it; of an end-to-end method they are not looked at, its credit is.
-    judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
+    Args:
+        trained: name → .grad as a training step left it. Of an end-to-end method the credit is checked instead.
+        judge_bp: whether to check for backpropagation under another name. False if feedback has had time to learn the weights.
     """
     method = trial.method
     inputs, credits, moved = measured_credits(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
-        return ""  # a run that has diverged: nothing is to be compared, and its figures say so
+        return ""  # a diverged run: nothing can be compared, and its metrics show it
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
-        complaint = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
+        complaint = f"it is trained end to end but returns another credit than the gradient: {worst[1]}"
     else:
         worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, moved)))
         complaint = f"{OTHERWISE}: {worst[1]}"
@@ -157,12 +163,10 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
 def measured_credits(
     trial: Trial, images: Tensor, labels: Tensor
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
-    """What a method is told while it is measured, its credits, and the states to which it moves the blocks, if it does.
+    """Return a method's inputs in measuring, its credits, and the states to which it moves the blocks.
 
-    Told are exact gradients, no generator, a network in eval mode.
-
-    Where samples are coupled by a BatchNorm, eval mode would be another network than the one that trains: there it stays in
-    train mode.
+    The states are None if it moves none. The inputs contain exact gradients, no generator, and a network in eval mode. If a
+    BatchNorm couples samples, the network stays in train mode, because eval mode would be another network than the trained one.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():
@@ -171,8 +175,8 @@ def measured_credits(
                 states.append(trial.network.step(states[-1], run(block, states[-1])))
             logits = run(trial.network.readout, states[-1])
             output, count = OutputError.of(logits, labels), len(labels)
-            # as a training step takes it, 1/N and back, to the last bit: what subtracts states from each other, as dtp does,
-            # makes 1e-2 of a rounding where a gradient is small beside the states
+            # as in a training step, 1/N and back, to the last bit: a method that subtracts states, as dtp does,
+            # turns a rounding into 1e-2 where a gradient is small compared with the states
             exact = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
         inputs = CreditInputs(
             hidden=[state.detach() for state in states],
@@ -200,9 +204,11 @@ def gradients_by_credits(
     moved: Sequence[Tensor] | None = None,
     replaced: bool = True,
 ) -> Gradients:
-    """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced.
+    """Return the weights' gradients by the rule J_l with these credits.
 
-    moved: the states at which the blocks learn, None for those of the forward pass. replaced: False ignores the method's matrices.
+    Args:
+        moved: the states at which the blocks learn, None for those of the forward pass.
+        replaced: whether the method's matrices replace weights inside a block; False ignores them.
     """
     network, method, spec = trial.network, trial.method, trial.spec
     measured = _MeasuredCredits(method.card, credits, moved)
@@ -219,21 +225,27 @@ def gradients_by_credits(
 
 @contextmanager
 def _as_in_training(trial: Trial) -> Iterator:
-    """The trial's network as a training step finds it, noise and precision included; gives what runs a part of it."""
+    """Context manager: the trial's network as in a training step, with noise and precision.
+
+    Yields the function that runs a part of it.
+    """
     train_mode(trial.network)
     with noisy(trial.network, copied(trial.noise)), products(trial.spec.precision):
         yield runner(trial.spec.precision, trial.noise.device)
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Part of the network (embed, blocks.0, …; not the head, which no credit trains) → its two gradients."""
+    """Return part of the network → its two gradients.
+
+    Parts are embed, blocks.0, …, but not the head, which no credit trains.
+    """
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():
         part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])
         if part.startswith("out_") or (gradient is None and by_credits[name] is None):
             continue
         if gradient is None or by_credits[name] is None:
-            raise PluginError(f"{name}: a gradient in training alone, or by the measured credits alone")
+            raise PluginError(f"{name}: a gradient only in training, or only by the measured credits")
         pair = parts.setdefault(part, ([], []))
         pair[0].append(gradient)
         pair[1].append(by_credits[name])
@@ -241,12 +253,12 @@ def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Te
 
 
 def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tuple[float, str]:
-    """The largest ‖found − expected‖/‖expected‖ of any part, and where it is, in words."""
+    """Return the largest ‖found − expected‖/‖expected‖ of any part, and a text that names the part."""
     errors = {name: _distance(*pair) for name, pair in parts.items()}
     if not errors:
         return 0.0, ""
     name = max(errors, key=lambda part: errors[part])
-    return errors[name], f"at {name} the two lie {errors[name]:.2g} of the measured one apart, allowed {SAME_CREDIT:g}"
+    return errors[name], f"at {name} the two differ by {errors[name]:.2g} of the measured one, allowed {SAME_CREDIT:g}"
 
 
 def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -258,7 +270,7 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """DISGUISED where the credit at every site that the card does not call exact is the gradient; empty otherwise."""
+    """Return DISGUISED if the credit is the gradient at every site not exact by its card, else ""."""
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""
     blocks = len(credits) - 1
@@ -268,6 +280,6 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
 
 
 def cosine(credit: Tensor, gradient: Tensor) -> float:
-    """Of a whole batch as one vector; nan where one is zero, which is no cosine near 1."""
+    """Return the cosine of a whole batch as one vector; nan if one is zero."""
     ours, exact = credit.flatten().double(), gradient.flatten().double()
     return (ours @ exact / (ours.norm() * exact.norm())).item()

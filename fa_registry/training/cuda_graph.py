@@ -1,9 +1,9 @@
-"""A training step captured in a CUDA graph: small networks wait for a hundred kernel launches a step, a graph has one.
+"""A training step captured in a CUDA graph, which replaces a hundred kernel launches a step by one.
 
-The first batches are trained step by step, as CUDA asks before a capture; they count like any other. The last of them is a
-rehearsal: a step that waits for the card is never captured, since torch has no way back from a capture that broke off. Its
-allocator goes on believing in it (github.com/pytorch/pytorch/pull/180395), so that no other can begin, and up to torch 2.12 so
-do the generators.
+The first batches are trained step by step, as CUDA requires before a capture; they count like any other. The last of them is
+a rehearsal: a step that waits for the GPU is never captured, since torch cannot recover from an interrupted capture. Its
+allocator then still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so that no other can begin; up to
+torch 2.12 the generators do so too.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from torch import Tensor
 WARM_UP = 3  # steps before the capture: allocations, library handles and the optimiser's state must exist by then
 PLAIN = "step by step"
 CAPTURED = "CUDA graph"
-WAITING = "synchronizing CUDA operation"  # what torch says of one under its sync debug mode
+WAITING = "synchronizing CUDA operation"  # torch's text for a wait in its sync debug mode
 
 GraphWork = Callable[[], None]
-Capture = Callable[[GraphWork], GraphWork]  # takes work without running it, returns what replays it
+Capture = Callable[[GraphWork], GraphWork]  # records work without running it, returns the function that replays it
 Advance = Callable[[Tensor], None]
 
 
 class CapturedStep:
-    """Calls advance(batch), captured once warm: a graph for each size of batch, of which an epoch has two, the last one's too.
+    """Calls advance(batch), captured once warm: one graph for each size of batch.
 
-    capture: see cuda_capture. refused: why the step cannot be captured; empty where it can, as far as is known.
+    An epoch has up to two sizes, because the last batch may be smaller.
+
+    Attributes:
+        capture: see cuda_capture.
+        refused: why the step cannot be captured; empty if no reason is known.
     """
 
     def __init__(self, device: torch.device, capture: Capture):
@@ -40,15 +44,18 @@ class CapturedStep:
 
     @property
     def how(self) -> str:
-        """In words, what this does now."""
+        """Return a description of how steps are run now."""
         if self.refused:
             return f"{PLAIN}: the step cannot be captured: {self.refused}"
         return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
-        """advance: trains on the samples of a batch of indices (batch,); the same at every call. Reads and writes only
-        tensors that stay where they are. It is not kept: its owner keeps this, and a cycle of the two would hold a card's
-        memory until Python looks for cycles.
+        """Run one step, from a graph if there is one.
+
+        Args:
+            advance: trains on the samples of a batch of indices (batch,); the same at every call. It reads and writes only
+                tensors that keep their address. It is not stored here: its owner refers to this object, and such a cycle would
+                occupy GPU memory until Python's garbage collection.
         """
         if self.refused:
             advance(batch)
@@ -79,7 +86,7 @@ class CapturedStep:
         try:
             return self._capture(work)
         except RuntimeError as error:
-            # where CUDA ends a broken capture it raises again, of the breaking-off and no more of what broke it
+            # when CUDA ends a broken capture, it raises another error, which names only the interruption
             self._refuse(str(error.__context__ or error).splitlines()[0])
             return None
 
@@ -90,7 +97,7 @@ class CapturedStep:
 
 @dataclass
 class _Size:
-    """Batches of one size: where their indices are put, how many were trained step by step, and the graph if there is one."""
+    """Batches of one size: the buffer of their indices, the steps trained so far, and the graph if any."""
 
     batch: Tensor
     warm: int = 0
@@ -98,14 +105,17 @@ class _Size:
 
 
 def rehearsed(work: GraphWork, device: torch.device) -> str:
-    """Do the work. Returns where it waits for the card, which no graph can hold; empty where it does not, and on a CPU."""
+    """Do the work; return where it waits for the GPU, which no graph can record; empty if it does not.
+
+    Always empty on a CPU.
+    """
     if device.type != "cuda":
         work()
         return ""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as received:
         warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")  # not "error": half a step must not be left behind
+        torch.cuda.set_sync_debug_mode("warn")  # not "error": a step must not stop halfway
         try:
             work()
         finally:
@@ -116,18 +126,23 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
-    return next((f"it waits for the card in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
+    return next((f"it waits for the GPU in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
 
 
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
-    """Capture on the current stream, which must not be CUDA's default one, as for the steps before.
+    """Return a function that captures on the current stream, which must not be CUDA's default stream.
 
-    generators: those that the work draws from; each replay moves them on as the work would.
+    Args:
+        generators: those that the work draws from; each replay advances them as the work would.
     """
     on_card = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
-        """What replays `work`, which is recorded and not run; raises RuntimeError where CUDA cannot capture it."""
+        """Record `work` without running it and return the function that replays it.
+
+        Raises:
+            RuntimeError: CUDA cannot capture it.
+        """
         graph = torch.cuda.CUDAGraph()
         for generator in on_card:
             graph.register_generator_state(generator)
@@ -135,7 +150,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
             with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
                 work()
         except RuntimeError:
-            for generator in on_card:  # a broken capture never told them that it is over
+            for generator in on_card:  # a broken capture does not reset them
                 generator.graphsafe_set_state(generator.clone_state())
             raise
         return graph.replay

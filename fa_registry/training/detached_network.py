@@ -1,7 +1,7 @@
-"""A network that gives values and no gradients: what a credit rule receives unless its card declares `needs_autograd`.
+"""A network that gives values but no gradients, for credit rules whose card lacks `needs_autograd`.
 
-It protects against an undeclared call of autograd. It is no sandbox: Python code can reach the network by other ways, and can build
-a second network from the values. What such code trains by is measured by fa_registry.training.backprop_check.
+It protects against an undeclared call of autograd. It is no sandbox: Python code can reach the network in other ways, and can
+build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
 
-# Methods of nn.Module that only read. Every other one of them changes the module, and is refused.
+# Methods of nn.Module that only read. All others change the module, and are refused.
 READERS = (
     *("get_submodule", "get_parameter", "get_buffer", "parameters", "named_parameters", "buffers", "named_buffers"),
     *("modules", "named_modules", "children", "named_children", "state_dict", "extra_repr"),
@@ -22,13 +22,13 @@ READERS = (
 
 
 class DetachedModule:
-    """A read-only view of a module. Its tensors are copies, and what it computes is on no autograd graph.
+    """A read-only view of a module, whose tensors are copies and whose results have no autograd graph.
 
-    A call raises PluginError in grad mode. So does writing an attribute, and a method of nn.Module that changes the module.
+    A call in grad mode raises PluginError. So does writing an attribute, and a method of nn.Module that changes the module.
     """
 
     def __init__(self, module: nn.Module, method: str):
-        """Wrap `module`. method: the name of the training method, for messages."""
+        """Wrap `module` of the training method called `method`."""
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_method", method)
 
@@ -64,7 +64,7 @@ class DetachedModule:
         return f"method {self._method!r}: inputs.network"
 
     def _values(self, compute: Callable, arguments: tuple, named: Mapping[str, Any]) -> Any:
-        """What `compute` returns for detached arguments, without grad mode."""
+        """Return the result of `compute` for detached arguments, without grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
                 f"{self._subject} was called in grad mode, and the method's card does not declare autograd; "
@@ -74,7 +74,7 @@ class DetachedModule:
         return compute(*map(_detached, arguments), **given)
 
     def _read(self, value: Any) -> Any:
-        """A module as a view, a tensor as a copy, and the same inside what a reading method returns."""
+        """Return a module as a view and a tensor as a copy, also inside the result of a reading method."""
         if isinstance(value, nn.Module):
             return DetachedModule(value, self._method)
         if isinstance(value, Tensor):
@@ -87,5 +87,5 @@ class DetachedModule:
 
 
 def _detached(value: Any) -> Any:
-    """A tensor off any graph, of backward and of forward mode; anything else as it is."""
+    """Detach a tensor from backward and forward graphs; return anything else as it is."""
     return value.detach() if isinstance(value, Tensor) else value

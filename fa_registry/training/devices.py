@@ -1,6 +1,6 @@
-"""Which device trains (auto prefers CUDA, cuda without one is an error), on how many cores and with how many threads.
+"""The device, CPU cores and threads of a training, and the precision of its products.
 
-And how exactly a network multiplies while it trains; measuring is always in full float32 and float64.
+auto prefers CUDA; cuda without a GPU is an error. Measuring always uses full float32 and float64.
 """
 
 from __future__ import annotations
@@ -20,37 +20,40 @@ ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """`cuda` or `cpu` for auto, cuda, cuda:1 or cpu; ValueError when there is no such device.
+    """Return `cuda` or `cpu` for auto, cuda, cuda:1 or cpu.
 
-    Which of several cards it was is no part of a specification: see `on_device`.
+    The number of the GPU is no part of a specification: see `on_device`.
+
+    Raises:
+        ValueError: there is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
-        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a card as cuda:1; found {name!r}")
+        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a GPU as cuda:1; found {name!r}")
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
         raise ValueError(f"{name} was asked for, but torch sees no CUDA device; use cpu or auto")
     cards = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
     if ":" in name and name not in cards:
-        raise ValueError(f"{name} was asked for, but torch sees {', '.join(cards)} alone; use one of them, cuda or cpu")
+        raise ValueError(f"{name} was asked for, but torch sees only {', '.join(cards)}; use one of them, cuda or cpu")
     return name.partition(":")[0]
 
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Inside, cuda means the card of this name, cuda:1; any other name leaves it as it is."""
+    """Context manager: cuda means the GPU of this name, such as cuda:1; any other name has no effect."""
     card = ONE_OF_SEVERAL.fullmatch(name)
     with torch.cuda.device(int(card[1])) if card else nullcontext():
         yield
 
 
 def device_of(device_class: str) -> torch.device:
-    """Where a specification of this class is trained and measured here; a card by its number, for what is kept is kept of one."""
+    """Return the device for a specification of this class; a GPU with its number, as caches belong to it."""
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
 def gpu_name(device: torch.device) -> str:
-    """The card's name, empty on a CPU."""
+    """Return the GPU's name, empty on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
 
 
@@ -58,14 +61,17 @@ MOST_THREADS = 256  # or as many as this machine has cores
 
 
 def threads_refused(count: int) -> str:
-    """Return why a run is not recomputed with so many CPU threads; empty where it is. Torch starts all of them at once."""
+    """Return why a run is not recomputed with `count` CPU threads, which all start at once; else empty."""
     most = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {most}" if count > most else ""
 
 
 @contextmanager
 def pinned_threads(count: int) -> Iterator[None]:
-    """Run with exactly `count` CPU threads: sums are ordered by it, so figures are bit-equal only at equal counts."""
+    """Run with exactly `count` CPU threads.
+
+    The number of threads decides the order of sums, so metrics are bit-equal only at equal numbers.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -74,7 +80,7 @@ def pinned_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-MOST_PROCESSES = 1000  # at a time, whatever somebody asks for
+MOST_PROCESSES = 1000  # at a time, regardless of the requested number
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 Run = Callable[..., Tensor]
@@ -82,7 +88,7 @@ Run = Callable[..., Tensor]
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Inside, CUDA's float32 products are TF32 for "tf32" and exact otherwise; what was set before comes back."""
+    """Context manager: CUDA's float32 products are TF32 for "tf32", else exact; then restored."""
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
     before = [switch.fp32_precision for switch in switches]
     try:
@@ -95,17 +101,17 @@ def products(precision: str) -> Iterator[None]:
 
 
 def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """A part of the network as it is."""
+    """Call a part of the network without conversion."""
     return part(*inputs)
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """What calls a part of the network, run(part, *inputs) → float32, so that whatever lies between parts is float32."""
+    """Return run(part, *inputs) → float32, which calls a part of the network in this precision."""
     if precision != "bf16":
         return call
 
     def run(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        # no part uses a weight twice, and what a cache keeps of a step in a CUDA graph would be the graph's own memory
+        # no part uses a weight twice, and a cache filled in a CUDA graph would refer to the graph's memory
         with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
             return part(*inputs).float()
 
@@ -113,9 +119,9 @@ def runner(precision: str, device: torch.device) -> Run:
 
 
 def bf16_gain() -> float:
-    """How many times as fast as float32's this processor's products of bfloat16 are, at one thread: 3 to 4 with AVX512-BF16.
+    """Return how much faster this processor multiplies bfloat16 than float32, at one thread.
 
-    Timed in turns, in CPU seconds, some 50 ms.
+    It is 3 to 4 with AVX512-BF16. Both are timed in turns, in CPU seconds, for some 50 ms.
     """
     size, rounds = 512, 7
     exact = torch.randn(size, size, generator=torch.Generator().manual_seed(0))
@@ -131,11 +137,9 @@ def bf16_gain() -> float:
 
 
 def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
-    """Why a run cannot train in this precision; empty where it can."""
+    """Return why a run cannot train in this precision; empty if it can."""
     if precision == "tf32" and device_class != "cuda":
-        return "tf32 is CUDA's: there are no such products on a CPU"
+        return "tf32 products exist only on CUDA, not on a CPU"
     if precision == "bf16" and replaces_weights:
-        return (
-            "bf16 is autocast's, which knows nothing of the replaced weights that this method's error goes back through"
-        )
+        return "bf16 uses autocast, which does not support the replaced weights of this method's backward pass"
     return ""

@@ -1,10 +1,11 @@
-"""Chained digests of a training's state, one an epoch: what an audit compares while it replays a whole run.
+"""Chained digests of a training's state, one an epoch, which an audit compares while it replays a run.
 
-chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e), with the empty string before chain[0], the initialisation. The
-state is network, feedback and optimiser. Its digest is a SHA-256 over each tensor's name, type, shape and 128-bit GMAC under a
-public key. GMAC reads 20 GB/s where SHA-256 reads 1.8, which would be 2.5 % of the training of digits. It finds any change that is
-not made on purpose. A reader of this file can construct two states of one digest. That gains an author nothing: an audit compares
-the recorded digests with those of states that it computes itself, and those an author can record honestly beside any weights.
+chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e), with the empty string before chain[0], the initialisation.
+The state is network, feedback and optimiser. Its digest is a SHA-256 over each tensor's name, type, shape and 128-bit GMAC
+under a public key. GMAC reads 20 GB/s and SHA-256 1.8 GB/s, which would be 2.5 % of the training of digits. The digest finds
+any change that is not made on purpose. A reader of this file can construct two states with one digest. That does not help a
+dishonest author: an audit compares the recorded digests with those of states that it computes itself, and an author can
+record the correct digests with any weights.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 GMAC = AESGCM(bytes(32))
 NONCE = bytes(12)
 PIECE = 2**30  # bytes of one GMAC; OpenSSL takes less than 2^31
-OLDER_FILE = "the run went on from the resume file of a release that chained no digests"
+OLDER_FILE = "the run was resumed from the resume file of a release that chained no digests"
 
 
 class EpochChain:
@@ -30,7 +31,7 @@ class EpochChain:
     """
 
     def __init__(self, initial: Mapping[str, Tensor]):
-        """Args: initial: the state at initialisation, name → tensor."""
+        """Start the chain with the state at initialisation, name → tensor."""
         self.digests: list[str] | None = []
         self._staged: dict[str, Tensor] = {}
         self._pinned: dict[str, Tensor] = {}
@@ -40,7 +41,7 @@ class EpochChain:
         self.extend()
 
     def stage(self, state: Mapping[str, Tensor]) -> None:
-        """Take the state that `extend` will digest; a GPU's is copied on the current stream, which nothing waits for here."""
+        """Copy the state that `extend` will digest; a GPU's copy is queued on the current stream, not awaited."""
         self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
 
     def extend(self) -> None:
@@ -79,7 +80,7 @@ def state_digest(state: Mapping[str, Tensor]) -> bytes:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    """Return the tensor's bytes, without a copy where it is contiguous."""
+    """Return the tensor's bytes, without a copy if it is contiguous."""
     if tensor.dtype == torch.float32 and tensor.is_contiguous() and tensor.numel():
         return memoryview(tensor.numpy()).cast("B")
     return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -1,4 +1,4 @@
-"""frozen_control: the control that D3 asks for, inside a training function of the user's own."""
+"""frozen_control: the control that D3 requires, for user-supplied training loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.user_model import unwrapped
 
 LOG = logging.getLogger(__name__)
-NO_GRAPH = "does not require grad"  # part of torch's message where `backward` is called on a tensor without a graph
+NO_GRAPH = "does not require grad"  # part of torch's message for `backward` on a tensor without a graph
 _FROZEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
@@ -27,7 +27,7 @@ _FROZEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 def frozen_control(
     model: nn.Module, blocks: Sequence[str] = (), *, sites: Sequence[str] = (), x: Any = None
 ) -> Iterator[nn.Module]:
-    """Freeze the model's blocks inside the context, so that everything else trains; afterwards they learn again.
+    """Freeze the model's blocks inside the context; everything else trains. Then unfreeze them.
 
     A run that `track` makes of the model inside is the frozen control of the method's runs with the same seed, data set and
     epochs. The frozen weights have requires_grad False. A layer that has some still returns an output that requires a gradient,
@@ -35,14 +35,14 @@ def frozen_control(
 
     Args:
         model: the model that is trained, or its `adapt`ed form.
-        blocks: paths of modules, or names of parameters [`.blocks`]. They are taken before `sites`.
-        sites: places in the forward pass, as for `adapt` [those of an adapted model]: all parameters that the pass reads from
-            the entry of the first to the end of the last are frozen, whichever way the model uses them.
-        x: a batch that the model is called with where `sites` are; a mapping as keywords.
+        blocks: paths of modules, or names of parameters [`.blocks`]. They have precedence over `sites`.
+        sites: positions in the forward pass, as for `adapt` [those of an adapted model]: all parameters that the pass reads from
+            the entry of the first to the end of the last are frozen, regardless of how the model uses them.
+        x: a batch that the model is called with, needed for `sites`; a mapping as keywords.
 
     Raises:
-        UsageError: a name is unknown, no parameter is found, or the model is frozen already. At the end: a frozen weight is not
-            as it was, bit for bit, because the loop writes .grad or weights itself, or its optimiser decays weights without a
+        UsageError: a name is unknown, no parameter is found, or the model is frozen already. At the end: a frozen weight has
+            changed, in any bit, because the loop writes .grad or weights itself, or its optimiser decays weights without a
             gradient.
 
     Source: arXiv 2606.21126, D3.
@@ -50,7 +50,7 @@ def frozen_control(
     inner = _inner(model)
     if inner in _FROZEN:
         raise UsageError(
-            "frozen_control: expected a model that is not frozen, found one inside of another frozen_control"
+            "frozen_control: expected a model that is not frozen, found it frozen by another frozen_control"
         )
     names = blocks_to_freeze(model, blocks, sites, x)
     parts = _parts(model)
@@ -79,23 +79,23 @@ def frozen_control(
     if changed:
         raise UsageError(
             f"frozen_control: {', '.join(changed)} changed although frozen: the loop writes .grad or weights itself; "
-            "leave out weights with requires_grad=False. What was trained is no control"
+            "leave out weights with requires_grad=False. The trained model is no control"
         )
 
 
 def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
-    """Find the modules and parameters that `frozen_control` freezes, by its arguments, without freezing them."""
+    """Find the modules and parameters that `frozen_control` would freeze for these arguments."""
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:
         if x is None:
-            raise UsageError("frozen_control: x: expected a batch that the model is called with, beside sites")
+            raise UsageError("frozen_control: x: expected a batch that the model is called with, together with sites")
         found = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if found.shared:
             LOG.warning(
-                "frozen_control: used outside of the blocks too, and frozen there as well: %s", ", ".join(found.shared)
+                "frozen_control: used outside of the blocks too, and also frozen there: %s", ", ".join(found.shared)
             )
         return found.names
     names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
@@ -112,12 +112,12 @@ def blocks_to_freeze(
 
 
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Return the names of what `frozen_control` keeps frozen of the model now: modules or parameters."""
+    """Return the names of the model's modules or parameters that `frozen_control` freezes now."""
     return _FROZEN.get(_inner(model), ())
 
 
 def _inner(model: nn.Module) -> nn.Module:
-    """The user's model, without wrappers."""
+    """Return the user's model without wrappers."""
     model, _ = unwrapped(model)
     return model.model if isinstance(model, AdaptedNetwork) else model
 
@@ -128,9 +128,9 @@ def _call(model: nn.Module, x: Any) -> Any:
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Weights of every module and parameter, by the name that it has in the model, or in the model without wrappers.
+    """Return the weights of every module and parameter, by its name with and without wrappers.
 
-    Weights alone: the running statistics of a batch norm follow the stream, frozen or not.
+    Running statistics of a batch norm are not included: they follow the stream, frozen or not.
     """
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
@@ -140,13 +140,13 @@ def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
 
 
 def _requiring_gradient(module: nn.Module, args: Any, output: Any) -> Any:
-    """Forward hook of a frozen layer: its output requires a gradient where it would if the layer learnt."""
+    """Forward hook of a frozen layer: its output requires a gradient if that of a trained layer would."""
     if not torch.is_grad_enabled():
         return output
 
     def with_graph(value: Tensor) -> Tensor:
         if value.requires_grad or not value.is_floating_point():
             return value
-        return value.detach().requires_grad_().clone()  # a leaf could not be written into in place
+        return value.detach().requires_grad_().clone()  # a leaf does not allow in-place operations
 
     return tree_map_only(Tensor, with_graph, output)

@@ -1,6 +1,6 @@
-"""What FAProtocol and diagnose are given, checked before anything is measured: every problem of a call is named at once.
+"""Validation of the inputs of FAProtocol and diagnose, before measuring; one error lists all problems.
 
-What can be measured, but tells less than a reader would take it to tell, is no problem but a warning.
+Inputs that can be measured but are weaker evidence than a reader would assume cause a warning instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ LOGITS = "; fa_registry.adapt(model, …, output=lambda out: out.logits) reads t
 
 
 class Checks:
-    """Collects the problems of one call, raised together by `finish`, and its doubts. subject: whom the error speaks for."""
+    """Collects the problems of one call, which `finish` raises together, and its doubts.
+
+    Attributes:
+        subject: the name that the error begins with.
+    """
 
     def __init__(self, subject: str):
         self.subject = subject
@@ -35,9 +39,9 @@ class Checks:
         self.cause: Exception | None = None
 
     def finish(self) -> None:
-        """Raise InvalidFields if anything was wrong, from the exception behind one of the problems if there is one.
+        """Raise InvalidFields if there are problems, from the exception behind one of them if there is one.
 
-        Else warn of the doubts, in the name of the line that called the public function which calls this.
+        Else warn of the doubts, with the line that called the public function which calls this.
         """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
@@ -45,16 +49,14 @@ class Checks:
             warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=3)
 
     def network(self, model: Any) -> nn.Module | None:
-        """`model` as something whose sites can be observed; None where it is not."""
+        """Return `model` as a network with observable sites; None if that is not possible."""
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
         model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
-            self.problems.append(
-                "model: expected at least one block, found none: without depth there is nothing to judge"
-            )
+            self.problems.append("model: expected at least one block, found none: without depth nothing can be judged")
             return None
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
@@ -64,7 +66,7 @@ class Checks:
             return None
 
     def fractions(self, **accuracies: Any) -> None:
-        """Accuracies, where they are given, are fractions of the test set."""
+        """Require that accuracies, if given, are fractions of the test set."""
         for name, value in accuracies.items():
             number = isinstance(value, Real) and not isinstance(value, bool)
             if value is not None and not (number and 0 <= value <= 1):  # nan is not in 0..1 either
@@ -72,7 +74,7 @@ class Checks:
                 self.problems.append(f"{name}: expected a fraction of the test set in 0..1, found {shown}")
 
     def limits(self, **limits: Any) -> None:
-        """Thresholds are finite numbers."""
+        """Require that thresholds are finite numbers."""
         for name, value in limits.items():
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not number or not math.isfinite(value):
@@ -85,7 +87,7 @@ class Checks:
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
 
     def batch(self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str]) -> None:
-        """One eval batch: x (N, …), y (N,) of int64 labels that the network has outputs for."""
+        """Check one eval batch: x (N, …), y (N,) of int64 labels within the network's outputs."""
         before = len(self.problems)
         for name, value in zip(names, (x, y), strict=True):
             if not isinstance(value, Tensor) or not value.dim():
@@ -112,18 +114,18 @@ class Checks:
             self._range(y, classes, names[1])
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Doubts about the labels of all batches together; what is no label was named already."""
+        """Collect doubts about the labels of all batches together; invalid labels are already problems."""
         given = [batch for batch in labels if _are_labels(batch)]
         kinds = {kind for batch in given for kind in batch.unique().tolist()}
         if sum(map(len, given)) == 1:
-            self.doubts.append(f"{name}: one sample alone: every median is that sample's own figure")
+            self.doubts.append(f"{name}: only one sample: every median is that sample's value")
         elif len(kinds) == 1:
             self.doubts.append(
-                f"{name}: labels of one class alone, {next(iter(kinds))}: the gradient of one class is a poor reference"
+                f"{name}: labels of only one class, {next(iter(kinds))}: the gradient of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
-        """The pairs (x, y) of an iterable by their place in it; what is none is named."""
+        """Return the pairs (x, y) of an iterable by their index; others are problems."""
         if isinstance(eval_batches, Tensor) or not isinstance(eval_batches, Iterable):
             self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")
             return {}
@@ -140,7 +142,7 @@ class Checks:
         return pairs
 
     def _repeated(self, pairs: Mapping[int, Batch]) -> None:
-        """The same batch twice agrees with itself: its stability would be made up."""
+        """Require different batches: equal ones agree trivially, so their stability would mean nothing."""
         seen: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
@@ -162,12 +164,12 @@ class Checks:
             self.problems.append(f"{name}: expected it where the model is ({expected}), found {x.device}")
 
     def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
-        """How many outputs the network has, by running it: a head may be called anything."""
+        """Return how many outputs the network has, by running it, since a head may have any name."""
         try:
             with torch.no_grad(), eval_mode(network):
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
-            hint = KEYWORDS if isinstance(error, TypeError) else ""  # as Python says of arguments that do not fit
+            hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
             self.cause = error
             return None
@@ -181,12 +183,14 @@ class Checks:
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
         least, most = y.min().item(), y.max().item()
         if least < 0 or (classes is not None and most >= classes):
-            allowed = "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one an output of the model"
+            allowed = (
+                "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one for each output of the model"
+            )
             self.problems.append(f"{name}: expected {allowed}, found {least} to {most}")
 
 
 def _copies(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the buffers: a forward pass may write into them, as into its input."""
+    """Return copies of the buffers: a forward pass may change them, and its input."""
     return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch's figures; epoch 0 is the initialisation, before any step."""
+    """One epoch's metrics; epoch 0 is the initialisation, before any step."""
 
     epoch: int
     measurements: Measurements
@@ -26,9 +26,11 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How training ended: status complete, diverged or stopped_early, the last epoch, and the final measurements.
+    """How training ended: complete, diverged or stopped_early, with the last epoch and final measurements.
 
-    ended_by: what a run that was stopped early was stopped for. stepping: see Trainer.stepping.
+    Attributes:
+        ended_by: the reason why a run was stopped early.
+        stepping: see Trainer.stepping.
     """
 
     status: str
@@ -39,7 +41,7 @@ class TrainingOutcome:
 
 
 class Observer(Protocol):
-    """Who is told of every epoch while the loop runs: the tracking writer, a progress bar, a test."""
+    """Receives every epoch while the loop runs: the tracking writer, a progress bar, a test."""
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None: ...
 
@@ -51,7 +53,7 @@ def train(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> TrainingOutcome:
-    """Run the remaining epochs, measuring after each: `training` in one go."""
+    """Run the remaining epochs, measuring after each: `train_epochs` without interruption."""
     return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
 
 
@@ -62,13 +64,18 @@ def train_epochs(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> Generator[None, None, TrainingOutcome]:
-    """Run the remaining epochs, measuring after each. Raises Interrupted between epochs once `stop()` is true.
+    """Run the remaining epochs, measuring after each.
 
-    Yields while a GPU works on an epoch, so that who trains several side by side can begin another's.
-    resumed: the last row that was measured before the trainer was stopped; the observer already knows it.
-    end: asked when the observer has heard of an epoch; what it returns, if anything, is why the run ends there.
-    A run whose loss, states or gradients stop being finite ends there and is marked diverged: more steps would only move
-    nan about.
+    It yields while a GPU works on an epoch, so that a caller with several trainings can begin another one's. A run whose loss,
+    states or gradients stop being finite ends there and is marked diverged: more steps would only produce more nan.
+
+    Args:
+        stop: returns whether to stop; asked between epochs.
+        resumed: the last row that was measured before the trainer was stopped; the observer already has it.
+        end: called when the observer has received an epoch; a non-empty result ends the run with it as the reason.
+
+    Raises:
+        Interrupted: `stop()` is true between epochs.
     """
     task = trainer.task
     if not resumed:
@@ -80,7 +87,7 @@ def train_epochs(
     while trainer.epoch < task.spec.epochs and not has_diverged(row.measurements) and not ended_by:
         if stop():
             raise Interrupted(
-                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command goes on from there"
+                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command resumes there"
             )
         trainer.begin_epoch()
         yield
@@ -96,7 +103,7 @@ def train_epochs(
 
 
 def run_to_completion(steps: Generator[None, None, T]) -> T:
-    """What a generator of steps returns, with nothing in between."""
+    """Run a generator of steps to its end and return its result."""
     while True:
         try:
             next(steps)
@@ -105,14 +112,17 @@ def run_to_completion(steps: Generator[None, None, T]) -> T:
 
 
 def _status(row: EpochRow, spec: RunSpec) -> str:
-    """Of a run that ended after `row`. One that was to end at its last epoch, or as it diverged, lacks nothing."""
+    """Return the status of a run that ended after `row`.
+
+    A run that diverged, or whose epoch is the last one, was not stopped early.
+    """
     if has_diverged(row.measurements):
         return "diverged"
     return "complete" if row.epoch == spec.epochs else "stopped_early"
 
 
 def has_diverged(measurements: Measurements) -> bool:
-    """Whether a loss, a state or its gradient came out as inf or nan."""
+    """Return whether a loss, a state or its gradient is inf or nan."""
     watched = [measurements.scalars[name] for name in ("loss_train", "penalty") if name in measurements.scalars]
     return any(
         reading.not_finite

@@ -1,6 +1,6 @@
-"""Measuring a task: all diagnostics on the eval batch, and accuracy on the whole test set.
+"""Measure a task: all diagnostics on the eval batch, and accuracy on the whole test set.
 
-And the same again, later, from a finished run's spec, checkpoint and feedback state alone.
+The same measurements can be recomputed from a finished run's spec, checkpoint and feedback state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from fa_registry.training.probe_context import (
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.task import Task, build_network, eval_digest
 
-TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
+TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the cache, which takes twice as long
 
 
 @products("fp32")
@@ -65,13 +65,18 @@ def measure(
     members: Mapping[str, Diagnostic] | None = None,
     objection: str | None = None,
 ) -> Measurements:
-    """The catalog's diagnostics of these `moments`, every site; with those of every epoch, whole-test-set accuracy.
+    """Measure the catalog's diagnostics of these `moments` at every site.
 
-    no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason, never a number.
-    initial: the network's initial weights, name → tensor; None where they were not saved. conventions: None for today's.
-    members: the diagnostics by name; None for all that are installed. No metric of ours is taken from a diagnostic of others.
-    A diagnostic that crashes is written down among the failures; what it measures is then absent. objection: why the reference of
-    a third-party architecture or method is not its gradient, by an earlier check; None to check it now.
+    The diagnostics of every epoch include the accuracy on the whole test set. A diagnostic that crashes is recorded among the
+    failures, without its metrics. A built-in metric is never taken from a third-party diagnostic.
+
+    Args:
+        no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason.
+        initial: the network's initial weights, name → tensor; None if they were not saved.
+        conventions: None for today's.
+        members: the diagnostics by name; None for all that are installed.
+        objection: why the reference of a third-party architecture or method is not its gradient, by an earlier check; None to
+            check it now.
     """
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
@@ -102,7 +107,7 @@ def measure(
 
 
 def is_third_party(spec: RunSpec) -> bool:
-    """Whether the architecture or the method of a run is of another package."""
+    """Return whether the architecture or the method of a run is third-party."""
     own = (
         architectures.CATALOG.location(spec.architecture).is_builtin,
         methods.CATALOG.location(spec.method).is_builtin,
@@ -132,7 +137,7 @@ def _built_in_first(name: str) -> tuple[bool, str]:
 
 
 def without_built_in(measured: Measured) -> Measured:
-    """Return what a diagnostic of another package measured, without every metric that bears the name of one of ours."""
+    """Return the metrics of a third-party diagnostic, except those with the name of a built-in metric."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.built_in().values()]
 
     def kept(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,11 +153,11 @@ def without_built_in(measured: Measured) -> Measured:
 def with_final(
     measured: Measurements, task: Task, no_feedback: str = "", initial: Mapping[str, Tensor] | None = None
 ) -> Measurements:
-    """A run's final measurements: those of its last epoch, the costlier diagnostics, and how they were all taken.
+    """Return a run's final measurements: the last epoch's, the costlier diagnostics, and the conventions.
 
-    Measuring again takes both moments at one look (training.recompute), and finds the same figures.
+    A recomputation takes both moments from one forward/backward pass (`remeasure`), with equal metrics.
     """
-    # what rests on a wrong reference gradient is withdrawn from both moments
+    # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
     together = in_order(
         {**measured.sites, **final.sites},
@@ -168,9 +173,11 @@ def with_conventions(
     how: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
-    """Return the measurements together with how they were taken.
+    """Return the measurements together with their conventions.
 
-    how: by which conventions, None for today's. members: by which diagnostics, None for all that are installed.
+    Args:
+        how: the conventions, None for today's.
+        members: the diagnostics, None for all that are installed.
     """
     conventions: dict[str, Scalar] = {
         "eval_samples": len(task.eval_batch[1]),
@@ -185,7 +192,7 @@ def with_conventions(
 
 
 def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
-    """How any network is measured on this machine, ours or somebody else's, by these diagnostics (None: all)."""
+    """Return how these diagnostics (None: all) measure any network on this machine."""
     conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
@@ -195,13 +202,13 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
     }
     members = diagnostics.CATALOG.members() if members is None else members
     reported: dict[str, Scalar] = {}
-    for name in sorted(members, key=_built_in_first, reverse=True):  # a name of ours is not another package's
+    for name in sorted(members, key=_built_in_first, reverse=True):  # a built-in name has precedence
         reported |= members[name].card.conventions
     return {**reported, **conventions}
 
 
 def machine(task: Task) -> dict[str, Scalar]:
-    """What figures depend on besides the specification, as it is here: only where all of it is equal are they bit-equal."""
+    """Return what metrics depend on besides the specification; if all is equal, they are bit-equal."""
     return {
         "threads": torch.get_num_threads(),
         "device": task.device.type,
@@ -212,15 +219,15 @@ def machine(task: Task) -> dict[str, Scalar]:
 
 
 def _no_gamma(task: Task) -> str:
-    """Why a cosine with the gradient says nothing of the method; empty where it does."""
+    """Return why a cosine with the gradient has no meaning for the method; empty if it has."""
     card = task.method.card
     return f"by its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
 
 
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
-    """What it measures and no failure, or nothing and the traceback: one broken diagnostic must not cost a run.
+    """Return the diagnostic's metrics and "", or nothing and the traceback: one crash must not cost a run.
 
-    A PluginError is no crash but a method that breaks its contract (a credit that fits no state): that is not measured round.
+    A PluginError is raised, because it is a method that breaks its contract (a credit that fits no state).
     """
     try:
         return diagnostic.measure(observation), ""
@@ -233,13 +240,13 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
 def in_order(
     sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
 ) -> Measurements:
-    """In the order in which a resume file gives them back."""
+    """Return the measurements in the order in which a resume file returns them."""
     ordered = [dict(sorted(table.items())) for table in (sites, scalars, failures)]
     return Measurements(ordered[0], ordered[1], failures=ordered[2])
 
 
 def check_first_credits(task: Task) -> None:
-    """Before the first step: PluginError when the method's credits do not fit their states or are not finite."""
+    """Raise PluginError before the first step if the method's credits do not fit or are not finite."""
     if task.method.end_to_end:
         return
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)
@@ -248,14 +255,14 @@ def check_first_credits(task: Task) -> None:
 
 
 def test_accuracy(task: Task) -> Reading:
-    """Accuracy on the whole test set; N/A where there are no classes."""
+    """Return the accuracy on the whole test set; N/A if there are no classes."""
     if is_regression(task.splits.test_labels):
         return Reading(None, NO_CLASSES)
     return Reading(accuracy(task.network, task.splits.test_images, task.splits.test_labels))
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of samples classified rightly. A sample whose logits are not finite counts as wrong."""
+    """Return the share of correctly classified samples; samples with non-finite logits count as wrong."""
     correct = torch.zeros((), dtype=torch.int64, device=images.device)
     with torch.inference_mode(), diagnostics.eval_mode(network):
         for start in range(0, len(images), TEST_BATCH):
@@ -266,16 +273,15 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 NO_FEEDBACK = (
-    "the run's feedback state is not in the store (never saved, or lost): "
-    "Γ of another draw would say nothing about this run"
+    "the run's feedback state is not in the store (never saved, or lost): Γ of another draw would not describe this run"
 )
-NOT_GIVEN = "the feedback matrices were not given"  # of a run that was trained elsewhere and adopted without them
+NOT_GIVEN = "the feedback matrices were not given"  # for a run that was trained elsewhere and adopted without them
 
 
 def obstacle(spec: RunSpec) -> str:
-    """Why a run cannot be measured again on this machine; empty where it can."""
+    """Return why a run cannot be recomputed on this machine; empty if it can."""
     if spec.device_class == "cuda" and not torch.cuda.is_available():
-        return "the run was trained on a GPU and there is none here to measure it on again"
+        return "the run was trained on a GPU and this machine has none to recompute it"
     return ""
 
 
@@ -288,13 +294,18 @@ def remeasure(
     recorded: Mapping[str, Scalar] | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
-    """All measurements of a run's final weights.
+    """Return all measurements of a run's final weights.
 
-    task: as `prepare` draws it; it ends with the run's final weights and feedback.
-    digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
-    initial: the initial weights, name → tensor; None: what is compared with them is N/A.
-    recorded: the conventions that the run recorded, by which it is recomputed; None: today's. members: as of `measure`.
-    Raises IntegrityError when a file is not the recorded one or does not fit the spec.
+    Args:
+        task: as `build_task` draws it; it ends with the run's final weights and feedback.
+        feedback: file of the feedback state; None: every Γ is N/A with the reason.
+        digests: "checkpoint" and "feedback" → recorded SHA-256.
+        initial: the initial weights, name → tensor; None: comparisons with them are N/A.
+        recorded: the conventions that the run recorded, for its recomputation; None: today's.
+        members: as for `measure`.
+
+    Raises:
+        IntegrityError: a file is not the recorded one or does not fit the spec.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
     absent = ""
@@ -307,11 +318,11 @@ def remeasure(
     return with_conventions(measure(task, absent, MOMENTS, initial, how, members), task, how, members)
 
 
-# Runs of releases that counted site 0 where it is the input: what they logged leaves it out, as today's measurements do.
+# Older releases counted site 0 when it is the input. Their records are read without it, as today's measurements.
 
 
 def without_input_site(record: RunRecord) -> RunRecord:
-    """Leave out site 0 of a run where it is the input, for runs of releases that counted it.
+    """Leave out site 0 if it is the input, for runs of releases that counted it.
 
     The record of a run whose architecture or data set is not installed is returned as it is.
     """
@@ -332,7 +343,7 @@ def _without_first(series: SiteSeries) -> SiteSeries:
 
 
 def left_out(measurements: Measurements) -> Measurements:
-    """Replace Γ of site 0 by the reason; the aggregates over all sites are those over sites 1..L then."""
+    """Replace Γ of site 0 by the reason; aggregates over all sites become those over sites 1..L."""
     absent = Reading(None, NOT_CREDITED)
     sites = {
         name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row

@@ -1,4 +1,4 @@
-"""Asking a method: for its credits, and what its feedback learns from a step. In training and while measuring alike."""
+"""Calls of a method, for its credits and its feedback's learning, in training and measuring alike."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fa_registry.training.detached_network import DetachedModule
 
 @contextmanager
 def frozen_weights(network: nn.Module) -> Iterator[None]:
-    """Inside, no gradient reaches the network's weights: a method may differentiate through it, and never trains it.
+    """Context manager: no gradient reaches the network's weights.
 
-    Graphs built before keep their weights: autograd looks at requires_grad again when it arrives at one, so nothing may be
-    differentiated through those inside.
+    So a method may differentiate through the network but never trains it. Graphs built before depend on the weights'
+    requires_grad, which autograd reads during the backward pass; do not differentiate through them inside.
     """
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     for parameter in learning:
@@ -32,17 +32,17 @@ def frozen_weights(network: nn.Module) -> Iterator[None]:
 
 
 def compute_credits(method: Method, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-    """c_0..c_L, off any graph."""
+    """Return c_0..c_L, off any graph."""
     return credits_and_states_of(method, feedback, inputs)[0]
 
 
 def credits_and_states_of(
     method: Method, feedback: nn.Module, inputs: CreditInputs
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
-    """c_0..c_L, and the states at which the blocks learn from them: `inputs.hidden` itself for most methods.
+    """Return c_0..c_L and the states at which the blocks learn, usually `inputs.hidden`.
 
-    One function for training and for measuring: what is measured of a method that moves states is the credit that drove them.
-    A method whose card does not declare `needs_autograd` gets a network without gradients (DetachedModule).
+    Training and measuring share this function, so that the measured credit of a method that moves states is the one that moved
+    them. A method whose card does not declare `needs_autograd` gets a network without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:
@@ -55,21 +55,24 @@ def credits_and_states_of(
 
 
 def fill_feedback_grads(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Fill the .grad of the feedback's parameters, if the method learns any."""
+    """Fill the .grad of the feedback's parameters, if the method trains any."""
     if isinstance(method, LearnsFeedbackByLoss):
         with frozen_weights(inputs.network):
             method.feedback_loss(feedback, inputs).backward()
 
 
 def update_feedback(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Let the feedback state follow by the method's own rule, if it has one. Called when the optimiser has stepped."""
+    """Update the feedback state by the method's own rule, if it has one, after the optimiser's step."""
     if isinstance(method, HasFeedbackRule):
         with torch.no_grad():
             method.update_feedback(feedback, inputs)
 
 
 def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> None:
-    """Raise PluginError naming method, site and shape when a credit holds inf or nan although all it was given is finite."""
+    """Raise PluginError if a credit contains inf or nan although all inputs are finite.
+
+    The message names method, site and shape.
+    """
     given = (*inputs.hidden, inputs.error, inputs.output_gradient)
     if not all(tensor.isfinite().all() for tensor in given):
         return

@@ -1,6 +1,6 @@
-"""A promoted model as a folder: weights, feedback state, specification, and a card that holds the SHA-256 of each.
+"""A promoted model as a folder: weights, feedback state, specification, and a card with their SHA-256.
 
-Tensors are safetensors and everything else is text: nothing in the folder can run when it is read.
+Tensors are safetensors and everything else is text: reading the folder runs no code from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CARD_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one edition says of the run."""
+    """The judgement of the run by one edition."""
 
     edition: EditionReference
     verdict: Verdict
@@ -44,7 +44,7 @@ class Opinion:
 
 @dataclass(frozen=True)
 class PromotionOverride:
-    """Why, and by whom, a model was promoted that its verdict speaks against."""
+    """The reason and the author of a promotion against the verdict."""
 
     reason: str
     author: str
@@ -52,11 +52,17 @@ class PromotionOverride:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a reader must know of a promoted model.
+    """The facts about a promoted model that a reader needs.
 
-    method, setting: labels. identity: SHA-256 of the specification. accuracy: of the whole test set. opinions: every edition of
-    audit run `audit_run_id`, the one that decided first. integrity: whether the figures came out again when it was promoted.
-    digests: file of the folder → SHA-256. feedback, provenance: as the run recorded them. bibtex: of the method.
+    Attributes:
+        method, setting: labels.
+        identity: SHA-256 of the specification.
+        accuracy: on the whole test set.
+        opinions: of every edition of audit run `audit_run_id`, the deciding one first.
+        integrity: whether the metrics were reproduced at the promotion.
+        digests: file of the folder → SHA-256.
+        feedback, provenance: as the run recorded them.
+        bibtex: of the method.
     """
 
     method: str
@@ -80,10 +86,12 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A promoted model, ready to use. network: in eval mode, on the CPU.
+    """A promoted model, ready to use.
 
-    feedback: its feedback state, without tensors where the method has none; None where the run was adopted without it: a fresh
-    draw would be another one.
+    Attributes:
+        network: in eval mode, on the CPU.
+        feedback: its feedback state, without tensors if the method has none; None if the run was adopted without it, because
+            newly drawn feedback would be different.
     """
 
     network: Network
@@ -94,7 +102,7 @@ class LoadedModel:
 
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy `files` (name in the folder → where it is) into it; returns name → SHA-256 of what now lies there."""
+    """Copy `files` (name in the folder → source path) into the folder; return name → SHA-256 of the copy."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         shutil.copyfile(check_file(path), folder / name)
@@ -102,20 +110,25 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
-    """The model of a folder. Every file's SHA-256 is checked before it is read; card_digest: of card.json, where it is known.
+    """Return the model of a folder; every file's SHA-256 is checked before it is read.
 
-    Raises IntegrityError for a file that is missing or is not the card's, UnknownName for a plugin that is not installed here.
+    Args:
+        card_digest: of card.json, if it is known.
+
+    Raises:
+        IntegrityError: a file is missing or is not the card's.
+        UnknownName: a plug-in is not installed here.
     """
     card = _card(folder, card_digest)
-    for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards do not seal the one for people
+    for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards have no digest of the text for readers
         _check(folder, name, card.digests.get(name, "none recorded"))
     try:
         spec = jsonio.decode(RunSpec, _json(folder / SPEC), SPEC)
     except InvalidFields as error:
-        raise IntegrityError(f"{folder} holds no promoted model: {error}") from error
+        raise IntegrityError(f"{folder} contains no promoted model: {error}") from error
     if spec.identity != card.identity:
         raise IntegrityError(
-            f"{folder}: {SPEC} has the identity {spec.identity}, {CARD} tells of {card.identity or 'none'}"
+            f"{folder}: {SPEC} has the identity {spec.identity}, {CARD} names {card.identity or 'none'}"
         )
     method = methods.CATALOG.get(spec.method)
     dataset = datasets.get(spec.dataset).card
@@ -139,7 +152,7 @@ def _card(folder: Path, digest: str) -> ModelCard:
             raise InvalidFields(CARD, [f"schema: expected {CARD_SCHEMA}, found {raw.get('schema')!r}"])
         return jsonio.decode(ModelCard, raw, CARD)
     except InvalidFields as error:
-        raise IntegrityError(f"{folder} holds no promoted model: {error}") from error
+        raise IntegrityError(f"{folder} contains no promoted model: {error}") from error
 
 
 def _json(path: Path) -> Any:
@@ -147,7 +160,7 @@ def _json(path: Path) -> Any:
         return jsonio.read_json(path)
     except UnreadableFile as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            raise IntegrityError(f"{path.parent} holds no promoted model: {path.name} is missing") from error
+            raise IntegrityError(f"{path.parent} contains no promoted model: {path.name} is missing") from error
         raise
 
 

@@ -1,7 +1,7 @@
-"""Check that a third-party network computes its answers from the images, and does not look them up.
+"""Check that a third-party network computes its outputs from the images instead of looking them up.
 
-A network can hold the test set and answer from it by the content of an image, by its place in a batch or in the test set, or by
-what it was asked before. Each probe takes away what one kind of lookup needs and leaves what a classifier needs.
+A network could contain the test set and look up its answers by the content of an image, by its position in a batch or in the
+test set, or by earlier inputs. Each probe removes what one kind of lookup needs, but nothing that a classifier needs.
 """
 
 from __future__ import annotations
@@ -21,19 +21,24 @@ from fa_registry.training.probe_context import stream
 from fa_registry.training.task import Task
 
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
-ALONE = 64  # samples that are also classified one by one
-NOISE = 0.01  # of the images' standard deviation: invisible, and other bits in every pixel
+ALONE = 64  # samples that are also classified one at a time
+NOISE = 0.01  # of the images' standard deviation: invisible, but it changes the bits of every pixel
 MARGIN = 0.05  # of accuracy: far more than rounding or this noise change, far less than a lookup gains
-DEVIATIONS = 4.0  # standard deviations of the sampling that no probe counts
+DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Accuracies of one network, as fractions, and how many samples they are of.
+    """Accuracies of one network, as fractions, and their numbers of samples.
 
-    whole: of the whole test set in its order. shuffled: of `samples` test samples in random order. noisy: of the same with NOISE.
-    random: of random images with the test labels in their order. train: of as many training samples. chance: share of the most
-    frequent test label. alone: share of ALONE samples whose class is the same alone and in a batch.
+    Attributes:
+        whole: on the whole test set in its order.
+        shuffled: on `samples` test samples in random order.
+        noisy: on the same samples with NOISE.
+        random: on random images with the test labels in their order.
+        train: on as many training samples.
+        chance: share of the most frequent test label.
+        alone: share of ALONE samples whose class is the same alone and in a batch.
     """
 
     whole: float
@@ -46,16 +51,16 @@ class Probes:
     samples: int
 
     def deviation(self, share: float) -> float:
-        """Return what sampling alone can explain of an accuracy near `share`, MARGIN included."""
+        """Return how far sampling can move an accuracy near `share`, MARGIN included."""
         return MARGIN + DEVIATIONS * (max(share * (1 - share), 1 / self.samples) / self.samples) ** 0.5
 
     @property
     def objections(self) -> Iterator[str]:
-        """Give what no network does that computes each answer from one image."""
+        """Yield the results that are impossible for a network that computes each output from one image."""
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's own {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
-            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class alone than in a batch"
+            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
             yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without {self.shuffled:.4f}"
         if self.random - self.chance > self.deviation(self.chance):
@@ -72,7 +77,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         measured: The run's recomputed measurements, for the accuracy on the whole test set.
 
     Returns:
-        None for a built-in architecture and without classes. The outcome is "not possible" where a probe objects.
+        None for a built-in architecture and without classes. The outcome is "not possible" if a probe objects.
     """
     whole = measured.scalars["accuracy"].value
     if (
@@ -83,10 +88,12 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         return None
     try:
         probes = probe(task, whole)
-    except Exception as error:  # a network that only answers the batches it knows
+    except Exception as error:  # a network may fail on batches that it does not know
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
-        return Check(NETWORK_CHECK, "not possible", f"they do not come from each image alone: {'; '.join(objections)}")
+        return Check(
+            NETWORK_CHECK, "not possible", f"outputs are not computed from each image alone: {'; '.join(objections)}"
+        )
     return Check(
         NETWORK_CHECK,
         "agrees",
@@ -96,7 +103,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
 
 
 def probe(task: Task, whole: float) -> Probes:
-    """Measure all probes; every draw comes from the run's seed. whole: the accuracy on the whole test set."""
+    """Measure all probes, drawn from the run's seed; `whole` is the accuracy on the whole test set."""
     splits, draw = task.splits, stream(task, "network_check")
     order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)
     images, labels = splits.test_images[order], splits.test_labels[order]

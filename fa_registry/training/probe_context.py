@@ -1,4 +1,7 @@
-"""The bench of a task: everything that the costlier diagnostics may try on its network, seeded from the spec's seed alone."""
+"""The inputs of the costlier diagnostics: all that they may compute on a task's network.
+
+Every draw comes from the spec's seed.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +35,20 @@ from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 LEAST = "fidelity_least_error"  # among the conventions of a run
 EVERY_ERROR = -1.0  # least_error of a release that left out no sample
 FIRST_CREDITED = "first_credited_site"  # among the conventions of a run
-CHEAP_WORK = 5e8  # floating-point operations of a draw, up to which it is cheap: about 20 ms of a core
+CHEAP_WORK = 5e8  # greatest number of floating-point operations of a cheap draw: about 20 ms of a core
 COUNTED_SAMPLES = 8
-# By feedback state, while it lives: a training asks once an epoch.
+# By feedback state, as long as it exists: a training needs it once an epoch.
 _DRAWS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 NO_INITIAL = "the run's initial weights were not saved"
 
 
 @dataclass(frozen=True)
 class Conventions:
-    """What the metrics of a run depend on beside its weights, and what this version may do differently.
+    """The parameters of a run's metrics besides its weights that may differ between versions.
 
-    null_draws: fresh draws of the feedback that make the null of Γ. least_error, first_credited: as of an Observation.
+    Attributes:
+        null_draws: number of newly drawn feedback states for the null of Γ.
+        least_error, first_credited: as for an Observation.
     """
 
     null_draws: int
@@ -52,10 +57,11 @@ class Conventions:
 
 
 def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
-    """Return today's conventions, or those by which a run was measured.
+    """Return today's conventions, or those of a run's measurements.
 
-    recorded: the conventions that the run recorded. Only the number of draws is taken from them as it is. Of the two others
-    they say whether the version that measured the run had them: a run may not choose which of its sites count.
+    Args:
+        recorded: the conventions that the run recorded. Only the number of draws is used directly. The other two only show
+            whether the version that measured the run had them: a run may not choose which of its sites count.
     """
     if recorded is None:
         return Conventions(null_draws(task), first_credited=task.network.first_credited)
@@ -66,7 +72,7 @@ def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the least error of a sample that counts in fidelity, of the release that measured a run."""
+    """Return the least error of a sample that counts in fidelity, for the release that measured a run."""
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
 
@@ -78,16 +84,22 @@ def bench_of(
     initial: Mapping[str, Tensor] | None,
     draws: int = 0,
 ) -> ProbeContext:
-    """Nothing is computed before a diagnostic asks for it.
+    """Return the context of a task; nothing is computed before a diagnostic needs it.
 
-    look: with its float64 pass. credits: the method's, or None and then no_feedback says why. initial: name → tensor.
-    draws: how many make the null of Γ; 0: as many as today's conventions say.
+    Args:
+        look: the forward/backward pass, with its float64 pass.
+        credits: the method's; if None, no_feedback is the reason.
+        initial: name → tensor.
+        draws: how many make the null of Γ; 0: today's convention.
     """
     labels = task.eval_batch[1]
     double = cache(lambda: in_double(task.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """(n, V, …) → (n, V): row i is of sample first + i, whose label all V of its variants share."""
+        """Return the losses (n, V) of states (n, V, …); row i belongs to sample first + i.
+
+        All V variants of a sample have its label.
+        """
         count, variants = states.shape[:2]
         chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
@@ -112,17 +124,17 @@ def bench_of(
 
 
 def stream(task: Task, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """A fresh generator for one named purpose of measuring: the same in training and when the run is measured again."""
+    """Return a new generator for one named purpose of measuring, equal in training and recomputation."""
     return torch.Generator(device).manual_seed(derive(task.spec.seed, f"evaluation/{name}"))
 
 
 def in_double(network: Network) -> Network:
-    """A float64 copy in eval mode, without gradients."""
+    """Return a float64 copy in eval mode, without gradients."""
     return copy.deepcopy(network).double().eval().requires_grad_(False)
 
 
 def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator | None = None) -> CreditInputs:
-    """What a method is told while measuring: the exact gradients are among it."""
+    """Return the inputs of a method while measuring, which include the exact gradients."""
     seen, (images, labels) = look.single, task.eval_batch
     return CreditInputs(
         seen.hidden,
@@ -140,7 +152,7 @@ def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator 
 
 
 def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
-    """The method's credits with this feedback state, each of its state's shape; PluginError when one does not fit its state."""
+    """Return the method's credits with this feedback state; raise PluginError if one does not fit."""
     with diagnostics.eval_mode(task.network):
         credits = compute_credits(task.method, feedback, credit_inputs(task, look))
     check_credits(task.spec.method, credits, look.single.hidden)
@@ -148,7 +160,10 @@ def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> lis
 
 
 def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
-    """The mean gradient of every batch as `observe` sees it: one vector a site, float32 passes, float64 means."""
+    """Return a function for the mean gradient of every batch: one vector a site.
+
+    The passes are float32, as in `observe`; the means are float64.
+    """
     split = stability_split(task.splits)
     if isinstance(split, Unavailable):
         return split
@@ -179,11 +194,12 @@ def _fresh_credits(task: Task, look: ForwardBackward) -> Callable[[int], list[Te
 
 
 def null_draws(task: Task) -> int:
-    """How many fresh draws make the null of Γ: many where a draw is cheap, which counted work says and no clock.
+    """Return how many newly drawn feedback states make the null of Γ: many if a draw is cheap.
 
-    Feedback that is one fixed matrix a site costs a product a site: at most 3 ms a draw on any architecture here. Any other
-    goes through the network. On resmlp that takes 10 ms (2e8 operations) and on mlp 3 ms, but 0.3 s on small_resnet, whose
-    final measurement would be twice as long by it. Where there is no null, the number is of no consequence.
+    The cost is counted, not timed. Feedback that is one fixed matrix a site costs one product a site: at most 3 ms a draw on any
+    built-in architecture. Any other feedback goes through the network. On resmlp that takes 10 ms (2e8 operations) and on mlp
+    3 ms, but 0.3 s on small_resnet, whose final measurement would then take twice as long. If there is no null, the number has no
+    effect.
     """
     if isinstance(task.feedback, FixedMatrices):
         return CHEAP_DRAWS
@@ -206,10 +222,10 @@ def _work_of_draw(task: Task) -> float:
 
 
 class _Counter(TorchDispatchMode):
-    """Count the operations of matrix products and convolutions inside, by torch's formulas.
+    """Counts the operations of matrix products and convolutions, by torch's formulas.
 
-    torch's own FlopCounterMode puts hooks into modules, on which autograd.grad at a site fails, and it has no formula for the
-    product of oneDNN.
+    torch's FlopCounterMode puts hooks into modules, on which autograd.grad at a site fails, and it has no formula for the product
+    of oneDNN.
     """
 
     def __init__(self):
@@ -257,14 +273,14 @@ def _costates(task: Task, double: Callable[[], Network]) -> Callable[[], list[Te
 
 
 def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raise ValueError (recorded as that diagnostic's failure) unless the tensors have these shapes."""
+    """Raise ValueError, which is recorded as the diagnostic's failure, unless tensors have these shapes."""
     shown = [tuple(tensor.shape) for tensor in tensors]
     if shown != list(shapes):
         raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one a site, found {shown}")
 
 
 def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
-    """What the bench of this task takes its batches from, and what its metrics depend on beside."""
+    """Return the split of the stability batches, and the conventions of this task's metrics."""
     how = conventions or conventions_of_task(task)
     reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
     split = stability_split(task.splits)
@@ -273,24 +289,30 @@ def bench_conventions(task: Task, conventions: Conventions | None = None) -> dic
     return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **reported}
 
 
-# Disjoint batches to compare gradients between: of the test split where it is large enough, else of the training split.
+# Disjoint batches whose gradients are compared, from the test split if it is large enough, else from the training split.
 
 
 def stability_split(splits: Splits) -> str | Unavailable:
-    """`test`, or `train`. Smaller batches would measure another quantity, so where neither has enough samples there is none."""
+    """Return `test` or `train`, the split with enough samples for the disjoint batches.
+
+    If neither has enough, it is Unavailable: smaller batches would measure another metric.
+    """
     test, train = len(splits.test_labels), len(splits.train_labels)
     for split, samples in (("test", test), ("train", train)):
         if samples >= BATCHES * BATCH:
             return split
     return Unavailable(
-        f"needs {BATCHES} disjoint batches of {BATCH}: the test split holds {test} samples, the training split {train}"
+        f"needs {BATCHES} disjoint batches of {BATCH}: the test split has {test} samples, the training split {train}"
     )
 
 
 def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """images (BATCH, …), labels (BATCH,): the first BATCHES of the split, unshuffled; of `train` under one augmentation draw.
+    """Yield images (BATCH, …) and labels (BATCH,): the first BATCHES of the split, unshuffled.
 
-    draw: on the splits' device, what the augmentation is drawn from.
+    Batches of `train` are augmented once.
+
+    Args:
+        draw: generator of the augmentation, on the splits' device.
     """
     whole = BATCHES * BATCH
     if split == "test":

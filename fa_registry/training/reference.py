@@ -1,4 +1,4 @@
-"""Check the reference gradient of a network that is not built in, and withdraw what rests on one that is wrong."""
+"""Check the reference gradient of a third-party network, and withdraw values based on a wrong one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fa_registry.terminal_loss import sample_losses
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
-SAMPLES = 8  # of the eval batch, in the middle of a training: see benchmarks.reference_check
+SAMPLES = 8  # of the eval batch, checked during a training: see benchmarks.reference_check
 OTHER_PASS = f"{NOT_CHECKED}: the network's answer is not that of embed, blocks, step and readout in this order"
 
 
@@ -49,7 +49,12 @@ class ShiftedNetwork(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor, return_hidden: bool, shifts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return logits and states; shifts: L+1 tensors of the states' shapes. return_hidden: as Adapted has it, always true."""
+        """Return logits and states.
+
+        Args:
+            return_hidden: always true; for the signature of AdaptedNetwork.
+            shifts: L+1 tensors of the states' shapes.
+        """
         network = self.network
         states = [network.embed(x) + shifts[0]]
         for block, shift in zip(network.blocks, shifts[1:], strict=True):
@@ -66,21 +71,21 @@ def checked(
     directions: Directions | None = None,
     samples: int | None = None,
 ) -> tuple[ForwardBackward, ReferenceCheck | None]:
-    """Compare the gradients of a look with differences of the loss.
+    """Compare the gradients of a forward/backward pass with differences of the loss.
 
     Args:
-        network: a Network, or Adapted.
+        network: a Network, or AdaptedNetwork.
         x: (N, …).
         y: (N,).
-        seen: what the batch showed.
+        seen: the forward/backward pass of the batch.
         credits: one vector (N, D_l) a sample and site.
-        directions: as for diagnostics.look.
-        samples: how many of the batch are checked at first; the whole batch is if these object, for the samples of some networks
-            depend on each other. None for all: what is final must not rest on samples that an author knows.
+        directions: as for diagnostics.observe.
+        samples: how many samples are checked at first. If they object, the whole batch is checked, because in some networks the
+            samples depend on each other. None for all: a final value must not depend on samples that an author knows.
 
     Returns:
-        The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check, and the
-        network is differenced from then on.
+        The pass and its check. If its gradient is that of a trace and wrong: a pass with differences, which have no check, and
+        the network uses differences from then on.
     """
     if seen.widths:
         return seen, None
@@ -97,12 +102,12 @@ def checked(
         differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions)
     except UsageError as error:
         return seen, replace(check, objection=f"{NOT_CHECKED}: {error}")
-    network.gradient = DIFFERENCES  # or the next look, which may not be checked, would be of the trace again
+    network.gradient = DIFFERENCES  # else the next pass, which may not be checked, would use the trace again
     return differenced, None
 
 
 def _first(seen: ForwardBackward, few: slice) -> ForwardBackward:
-    """Return what a look showed of some of its samples."""
+    """Return a forward/backward pass restricted to some of its samples."""
 
     def cut(one: BatchPass | None) -> BatchPass | None:
         rows = [[held[few] for held in part] for part in (one.hidden, one.gradients)] if one else []
@@ -153,7 +158,7 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
 
 
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: BatchPass) -> bool:
-    """Return whether something reads h_0 before the first site runs: then ∂ℓ/∂h_0 is another if h_0 is shifted there."""
+    """Return whether h_0 is read before the first site runs, so that a shift there misses that use."""
     precision = found.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in found.hidden]
     options = {"return_hidden": True, "shifts": shifts}
@@ -165,18 +170,18 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: Batch
 
 
 def unreferenced(observation: Observation) -> Observation:
-    """Return the observation with no gradient that a value could be made of."""
+    """Return the observation without the gradients that a value could be computed from."""
     blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
     return replace(observation, gradients=blank, gradients_double=None)
 
 
 def without_reference(found: Measurements, blind: Measurements, reason: str) -> Measurements:
-    """Return the measurements without the values that were made of the reference gradient.
+    """Return the measurements without the values that depend on the reference gradient.
 
     Args:
         found: with the reference gradient.
-        blind: the same without one: what differs there rests on it.
-        reason: why the reference is none.
+        blind: the same without one: values that differ there depend on it.
+        reason: why the reference gradient is not valid.
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:

@@ -1,7 +1,7 @@
-"""Compare a replayed training with what the run recorded of every epoch, and replay the epochs after kept states.
+"""Compare a replayed training with a run's record of its epochs; replay epochs from kept states.
 
-Bits are demanded, so all of this is for the configuration that trained the run. Elsewhere rounding separates two honest trainings
-within some epochs; one epoch from a kept state goes the same way everywhere.
+The comparison requires equal bits, so it is for the configuration that trained the run. On another one, rounding separates
+two honest trainings within some epochs; one epoch from a kept state gives nearly the same result everywhere.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 
 WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
-# Multiplications of a replay that `auto` asks for: some 30 CPU seconds at 7e9 a second, and every step's overhead besides. A run
-# of the digits study, 100 epochs, has 1.1e11. They are counted and nothing is timed, so that no choice depends on the day.
+# Greatest number of multiplications that `auto` replays: some 30 CPU seconds at 7e9 a second, plus every step's overhead. A run
+# of the digits study, 100 epochs, has 1.1e11. They are counted, not timed, so that the choice is reproducible.
 WHOLE_WORK = 2e11
 STEP_WORK = 2e7
-# Elsewhere rounding separates two honest trainings as two seeds are separated: by .026 at most of a digits study's accuracies (one
+# On another configuration, rounding separates two honest trainings like two seeds: by at most .026 of accuracy on digits (one
 # standard deviation, dfa+pen). Another rule ends further away: bp .7 above dfa.
 SAME_ACCURACY = 0.1
-OTHER_BITS = "digests of late epochs agree on the same configuration alone"
+OTHER_BITS = "digests of late epochs agree only on the same configuration"
 
 
 @dataclass(frozen=True)
 class RecordedEpochs:
-    """What a run recorded of its epochs.
+    """A run's record of its epochs.
 
     Attributes:
-        chain: one digest an epoch from epoch 0, see epoch_chain; empty where none were recorded, for the reason `no_chain`.
-        row_differs: compares an epoch's recomputed measurements with the recorded series; returns what differs.
+        chain: one digest an epoch from epoch 0, see epoch_chain; empty if none were recorded, for the reason `no_chain`.
+        row_differs: compares an epoch's recomputed measurements with the recorded series; returns the difference.
         rows: the epochs whose measurements are recomputed; losses are compared for every epoch.
         kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
-        accuracy: on the test set after the last epoch; None where none was recorded.
-        conventions: by which the run was measured; None for today's.
+        accuracy: on the test set after the last epoch; None if none was recorded.
+        conventions: those of the run's measurements; None for today's.
     """
 
     chain: Sequence[str] = ()
@@ -61,26 +61,28 @@ class EpochComparison:
     """Follows a replay epoch by epoch until one differs from the record."""
 
     def __init__(self, recorded: RecordedEpochs, epochs: int):
-        """Args: epochs: how many epochs the run trained."""
+        """Start the comparison for a run of `epochs` epochs."""
         self._recorded, self._epochs = recorded, epochs
         self._rows: list[int] = []
         self.reached = -1
         self.difference = ""
         if recorded.chain and len(recorded.chain) != epochs + 1:
-            self.difference = f"{len(recorded.chain)} digests are recorded of {epochs + 1} states"
+            self.difference = f"{len(recorded.chain)} digests are recorded for {epochs + 1} states"
 
     def compare(self, trainer: Trainer, losses: Mapping[str, Reading] | None = None) -> bool:
-        """Compare the state and the measurements of the epoch that just ended; return whether the replay goes on."""
+        """Compare the state and measurements of the epoch that just ended; return whether to continue."""
         epoch, chain = trainer.epoch, self._recorded.chain
         self.reached = epoch
         if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
-            self.difference = f"epoch {epoch} is the first whose state is not the recorded one"
+            self.difference = f"epoch {epoch} is the first whose state differs from the recorded one"
         if not self.difference and (complaint := self._recorded.row_differs(epoch, self._measured(trainer, losses))):
-            self.difference = f"epoch {epoch} is the first whose measurements are not the recorded ones: {complaint}"
+            self.difference = (
+                f"epoch {epoch} is the first whose measurements differ from the recorded ones: {complaint}"
+            )
         return not self.difference
 
     def _measured(self, trainer: Trainer, losses: Mapping[str, Reading] | None) -> Measurements:
-        """Return this epoch's measurements as training took them, or the losses alone."""
+        """Return this epoch's measurements as training took them, or only the losses."""
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
             how = conventions_of_task(trainer.task, self._recorded.conventions)
@@ -89,7 +91,7 @@ class EpochComparison:
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
     def check_elsewhere(self, task: Task, steps: int, elsewhere: str) -> Check:
-        """Compare the accuracy after a whole replay on another configuration, where no digest can come again.
+        """Compare the accuracy after a whole replay on another configuration, where digests differ.
 
         Args:
             task: with the weights that the replay reached.
@@ -99,30 +101,33 @@ class EpochComparison:
         done = {"steps": steps, "epochs": self._epochs}
         if recorded is None or reached is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
-        ends = (
-            f"trained again from the specification, the test accuracy ends at {reached:.4f}, recorded is {recorded:.4f}"
-        )
+        ends = f"replayed from the specification, the test accuracy is {reached:.4f}, recorded is {recorded:.4f}"
         if abs(reached - recorded) > SAME_ACCURACY:
             return cannot_tell(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)
 
     def check(self, steps: int, final: str) -> Check:
-        """Return what came of it. Args: steps: that were replayed; final: how the final files differ from the state reached."""
+        """Return the result of the comparison.
+
+        Args:
+            steps: number of replayed steps.
+            final: how the final files differ from the state reached.
+        """
         wrong = self.difference or final
         done = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
         if wrong:
-            return Check(WHOLE, "differs", f"trained again from the specification: {wrong}", **done)
-        digests = "every recorded digest comes again" if self._recorded.chain else self._recorded.no_chain
+            return Check(WHOLE, "differs", f"replayed from the specification: {wrong}", **done)
+        digests = "every recorded digest is reproduced" if self._recorded.chain else self._recorded.no_chain
         rows = f"measurements recomputed after {epochs_text(self._rows)}" if self._rows else "no measurement recomputed"
         if self.reached < self._epochs:
-            part = f"{max(self.reached, 0)} of {self._epochs} epochs trained again from the specification"
+            part = f"{max(self.reached, 0)} of {self._epochs} epochs replayed from the specification"
             return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **done)
-        text = f"trained again from the specification, {self._epochs} epochs, {digests}; {rows}"
+        text = f"replayed from the specification, {self._epochs} epochs, {digests}; {rows}"
         return Check(WHOLE, "agrees", text, **done)
 
 
 def work_of(task: Task, epochs: int) -> float:
-    """Return the multiplications of so many epochs of training, with every step's overhead. Nothing is timed."""
+    """Return the multiplications of this number of epochs, with every step's overhead; nothing is timed."""
     samples, batch = len(task.splits.train_labels), task.spec.recipe.batch_size
     with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(task.network):
         task.network(task.splits.test_images[:1])
@@ -132,14 +137,14 @@ def work_of(task: Task, epochs: int) -> float:
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
-    """Return whether the trainer's state is the one whose digest the chain holds; True where no chain was recorded."""
+    """Return whether the trainer's state has the digest in the chain; True if no chain was recorded."""
     epoch = trainer.epoch
     state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
     return not chain or linked(chain[:epoch], state_digest(state)) == chain[epoch]
 
 
 def epochs_text(epochs: Sequence[int]) -> str:
-    """Return `epochs 0–4, 9` of rising numbers."""
+    """Return `epochs 0–4, 9` for rising numbers."""
     spans: list[list[int]] = []
     for epoch in epochs:
         if spans and spans[-1][1] == epoch - 1:
@@ -151,5 +156,8 @@ def epochs_text(epochs: Sequence[int]) -> str:
 
 
 def _is_finite(trainer: Trainer) -> bool:
-    """A diverged run ends at nan, whose bits no machine promises: its final files are compared as numbers."""
+    """Return whether the trainer's state is finite.
+
+    A diverged run ends at nan, whose bits differ between machines: its final files are compared as numbers.
+    """
     return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

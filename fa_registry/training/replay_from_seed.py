@@ -1,7 +1,8 @@
-"""What follows from a specification alone is drawn again and held against what is sealed; then the first steps are taken again.
+"""Re-initialise a run from its specification, compare its recorded files, replay its first steps.
 
-Initial weights and drawn feedback come from the seed, so nobody has to be believed about them: a matrix that was fitted to the
-gradients afterwards is not the one that the seed gives. Where the first steps lead follows from them and the training data.
+Initial weights and drawn feedback come from the seed, so an audit can recompute them: a matrix that was fitted to the
+gradients afterwards is not the one that the seed gives. The state after the first steps follows from them and the training
+data.
 """
 
 from __future__ import annotations
@@ -46,34 +47,39 @@ from fa_registry.training.trainer import FIRST_STEPS, Trainer
 from fa_registry.training.trainer_state import check_fits, restore
 
 AUTO, ALL, OFF = "auto", "all", "off"
-# Samples × weights of first steps that nobody has to ask for: some seconds of one core where a weight is used once a sample, as
-# in resmlp, and as many times more as a state has positions. Counted beforehand and no time, so that it never depends on the day.
+# Samples × weights of first steps that are replayed by default: some seconds of one core where a weight is used once a sample,
+# as in resmlp, and longer by the number of positions of a state. Counted instead of timed, so that it is the same every day.
 AUTO_WORK = 2e10
-# On another configuration, by docs/measured/configurations.json: what a draw may be off, relative to the tensor's largest entry,
-# and from where on no configuration explains it.
+# On another configuration, by docs/measured/configurations.json: the largest error of a draw that rounding explains, relative to
+# the tensor's largest entry, and the least error that no configuration explains.
 DRAWN, OTHER_DRAWN = 5e-6, 1e-2
-# Of the way that the first steps go, where not every bit can be the same. AdamW's first steps go by the sign of a gradient, and
-# where a gradient is all but zero rounding decides it: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
-# vit_mini, whose attention hardly learns at first) ends 0.024 of the way apart; another method ends 1 apart.
+# Of the distance covered by the first steps, where bits cannot be equal. AdamW's first steps follow the sign of a gradient, and
+# rounding decides the sign of a gradient near zero: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
+# vit_mini, whose attention hardly learns at first) ends 0.024 of the distance away; another method ends 1 away.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
-STAYS = 1e-4  # of the way of the first steps: a final state this near to where they led was not trained further
-ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
+STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
+ADOPTED = "the run was trained elsewhere and adopted: none of its values were drawn here"
 OTHER_DRAW = (
     "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
     "from the weights that the seed gives here, so nothing shows that the run started from them"
 )
-NOT_SEALED = "no state after the first steps is sealed with this run"
+NOT_SEALED = "no state after the first steps is recorded with this run"
 
 
 @dataclass(frozen=True)
 class SealedTraining:
-    """What is sealed of a run's training. digests: artifact's role → SHA-256: "initial", "feedback", "early", "final".
+    """The recorded files and digests of a run's training.
 
-    initial: file of the initial weights, where they were kept; initial_content: the digest of what they are. early: file with
-    network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
-    digest. epochs: those that it ran. exact: this is the kind of machine it ran on, every bit has to come again.
-    elsewhere: the settings that differ between its configuration and this one; empty where none does.
-    recorded: what the run recorded of its epochs.
+    Attributes:
+        initial: file of the initial weights, if it was stored.
+        initial_content: digest of the initial weights' content.
+        early: file with network and feedback state after `early_step` steps.
+        digests: artifact's role ("initial", "feedback", "early", "final") → SHA-256.
+        later: epoch → checkpoint after it, with its digest.
+        epochs: number of epochs trained.
+        exact: whether this machine has the run's configuration, so that every bit must be reproduced.
+        elsewhere: the settings that differ between the run's configuration and this one; empty if none does.
+        recorded: the recorded digests and measurements of its epochs.
     """
 
     initial: Path | None = None
@@ -91,7 +97,13 @@ class SealedTraining:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """checks: what came of it; steps: training steps taken again, `of` so many; seconds: what they cost by the clock."""
+    """The outcome of a replay.
+
+    Attributes:
+        checks: one result for each subject.
+        steps: number of replayed training steps, `of` the steps of the run.
+        seconds: wall-clock time.
+    """
 
     checks: tuple[Check, ...]
     steps: int = 0
@@ -100,7 +112,7 @@ class ReplayResult:
 
 
 def asked_steps(value: str | int) -> str | int:
-    """`auto`, `all`, `off`, or at most how many steps of a run are taken again; ValueError for anything else."""
+    """Parse `auto`, `all`, `off`, or a greatest number of replayed steps; raise ValueError for others."""
     if value in (AUTO, ALL, OFF):
         return value
     try:
@@ -113,10 +125,13 @@ def asked_steps(value: str | int) -> str | int:
 
 
 def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False) -> ReplayResult:
-    """Hold the sealed files against `task`, which is as `prepare` draws it and stays so.
+    """Compare the recorded files with `task`, which is as `build_task` draws it and is not changed.
 
-    whole: whether the run was chosen to be trained again to its end; `all` chooses every run.
-    Raises IntegrityError where a file is not the recorded one.
+    Args:
+        whole: whether the run was chosen for a replay of its whole training; `all` chooses every run.
+
+    Raises:
+        IntegrityError: a file is not the recorded one.
     """
     if task.spec.weights:
         return ReplayResult(
@@ -144,14 +159,16 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
 
 
 def is_fixed(task: Task) -> bool:
-    """Whether the feedback state ends as it was drawn: its card says so, or nothing in the method could change it."""
+    """Return whether the feedback state cannot change: its card declares it, or the method has no update."""
     learns = isinstance(task.method, (LearnsFeedbackByLoss, HasFeedbackRule))
     return "feedback_fixed" in task.method.card.properties or not learns
 
 
 def credit_in_training(task: Task) -> Check:
-    """The method asked on the eval batch as training asks, in the middle of a run, and as measuring does, weights and feedback
-    as they are in `task`. What a method told only the first steps, or tells only of training images, shows here.
+    """Compare the method's credits on the eval batch as training and as measuring ask for them.
+
+    Weights and feedback are those of `task`, progress is that of the middle of a run. This finds a method that behaves
+    differently only in its first steps, or only on training images.
     """
     if task.method.end_to_end:
         return Check("training credit", "agrees", "trained end to end")
@@ -163,7 +180,7 @@ def credit_in_training(task: Task) -> Check:
     complaint = complaint or objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
     if complaint:
         return Check("training credit", "differs", f"at the final weights: {complaint}")
-    return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")
+    return Check("training credit", "agrees", "training and measuring get the same credit at the final weights")
 
 
 def _initial(task: Task, sealed: SealedTraining) -> Check:
@@ -171,18 +188,18 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
     if not sealed.initial_content:
-        return Check(subject, "not possible", "none are sealed with this run", sealed=False)
+        return Check(subject, "not possible", "none are recorded with this run", sealed=False)
     if content_digest(drawn) == sealed.initial_content:
-        return Check(subject, "agrees", f"drawn again from the specification, {len(drawn)} tensors, equal bit by bit")
+        return Check(subject, "agrees", f"re-initialised from the seed, {len(drawn)} tensors, equal bit by bit")
     if sealed.exact:
-        return Check(subject, "differs", "the seed gives other tensors than those whose digest is sealed")
+        return Check(subject, "differs", "the seed gives other tensors than those whose digest is recorded")
     if sealed.elsewhere:
         return cannot_tell(subject, sealed.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Return the check of the initial weights, concluded by the replay if their digest alone could not conclude it.
+    """Return the check of the initial weights, decided by the replay if their digest alone was not enough.
 
     The replay starts from the weights that the seed gives here. If it arrives at the recorded state, the run started from them
     up to the replay's tolerance.
@@ -190,8 +207,8 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
-    text = "rounded otherwise than here; from the weights drawn here the first steps lead to the recorded state"
-    return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the way")
+    text = "rounded differently than here; the first steps from the weights drawn here lead to the recorded state"
+    return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the distance")
 
 
 def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
@@ -202,10 +219,10 @@ def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
         yield Check(
             "feedback",
             "not possible",
-            "it changes while it trains: its draw is held to the sealed state after the first steps",
+            "it changes while it trains: its draw is checked by the recorded state after the first steps",
         )
     elif sealed.feedback is None:
-        yield Check("feedback", "not possible", "no feedback state is there to be compared")
+        yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
     else:
         held = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
         yield _compared("feedback", held, drawn, sealed)
@@ -221,21 +238,25 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
     if wrong:
         worst = max(wrong, key=lambda name: errors[name])
         by = f"{worst} by {errors[worst]:.2g} of its largest entry"
-        found = f"{len(wrong)} of {len(errors)} tensors are not those that the seed gives, {by}"
+        found = f"{len(wrong)} of {len(errors)} tensors differ from those that the seed gives, {by}"
         return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
     how = "bit by bit" if sealed.exact else f"to {DRAWN:g}"
-    return Check(subject, "agrees", f"drawn again from the specification, {len(errors)} tensors, equal {how}")
+    return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {how}")
 
 
 def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: bool) -> Check:
-    """Return the check of tensors outside of the tolerance. is_explained: another configuration may deviate so far."""
+    """Return the check of tensors outside of the tolerance.
+
+    Args:
+        is_explained: whether another configuration can cause such a deviation.
+    """
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", found)
     return cannot_tell(subject, sealed.elsewhere, found)
 
 
 def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
-    """What keeps two sets of tensors from being compared: names or shapes."""
+    """Return why two sets of tensors cannot be compared: names or shapes; empty if they can."""
     if set(held) != set(drawn):
         return f"expected the tensors {join_names(sorted(drawn))}, found {join_names(sorted(held)) or 'none'}"
     for name, tensor in drawn.items():
@@ -246,7 +267,7 @@ def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
 
 
 def difference_text(held: Tensor, drawn: Tensor) -> float:
-    """max|held − drawn| / max|drawn|, 0 where both are the same bit by bit, inf and nan included."""
+    """Return max|held − drawn| / max|drawn|; 0 if both are equal bit by bit, inf and nan included."""
     if _same(held, drawn):
         return 0.0
     error = (held.double() - drawn.double()).abs().max().item() / (drawn.double().abs().max().item() or 1.0)
@@ -258,7 +279,7 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 
 def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """How many steps are taken again, and why none are."""
+    """Return how many steps are replayed, and why none are."""
     if not task.spec.epochs:
         return 0, ""
     samples = len(task.splits.train_labels)
@@ -270,8 +291,8 @@ def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int
     work = steps * batch * sum(weight.numel() for weight in task.network.parameters())
     if work > AUTO_WORK:
         return 0, (
-            f"{steps} steps of {batch} samples through this network are more than is taken again unasked; "
-            f"--replay {steps} asks for it"
+            f"{steps} steps of {batch} samples through this network are not replayed by default; "
+            f"--replay {steps} requests it"
         )
     return steps, ""
 
@@ -283,13 +304,13 @@ def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tup
         if not sealed.exact:
             return (
                 0,
-                f"{OTHER_BITS}, and a whole training is more than is trained again unasked; --replay all asks for it",
+                f"{OTHER_BITS}, and a whole training is not replayed by default; --replay all requests it",
             )
         epochs = int(WHOLE_WORK / work_of(task, 1))
     per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
     if epochs or not sealed.epochs:
         return epochs * per_epoch, ""
-    return 0, "one epoch of this network is more than is trained again unasked; --replay all asks for it"
+    return 0, "one epoch of this network is not replayed by default; --replay all requests it"
 
 
 def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
@@ -297,7 +318,7 @@ def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Itera
     kept = list(sealed.recorded.kept.items())
     most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
     if kept and not most:
-        yield Check(KEPT, "not possible", "one epoch is more than is trained again unasked; --replay all asks for it")
+        yield Check(KEPT, "not possible", "one epoch is not replayed by default; --replay all requests it")
         return
     wrong = []
     for epoch, (state, digest, after, after_digest) in sorted(kept[:most]):
@@ -307,30 +328,30 @@ def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Itera
     if wrong:
         yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
     elif kept:
-        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the way"
+        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the distance"
         again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
         yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
 
 
 class _Replay:
-    """The first `steps` of a run taken again from its drawn task, and what was found on the way."""
+    """A replay of a run's first `steps` from its drawn task, with the differences that it finds."""
 
     def __init__(self, task: Task, sealed: SealedTraining, steps: int):
-        """task: stays as it is; what trains is a copy."""
+        """Copy the task, which is not changed, for the replay."""
         trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
         self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
-        # every step as it is written: a graph would be the same numbers and could not be watched
+        # without a CUDA graph, which gives the same numbers but cannot be observed step by step
         self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
         self._start = _copies(self._trainer.state())
         self._sealed, self._steps, self.taken = sealed, steps, 0
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
-        self._arrived: list[tuple[str, str]] = []  # (where, what differs there)
-        self._explained: set[str] = set()  # of what differs: what another configuration may explain
+        self._arrived: list[tuple[str, str]] = []  # (after which step or epoch, the difference)
+        self._explained: set[str] = set()  # differences that another configuration can explain
         self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
 
     def run(self) -> None:
-        """Replay the steps, to the end of the first epoch that is not the recorded one."""
+        """Replay the steps, to the end of the first epoch that differs from the record."""
         if self._sealed.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
         if not self._task.spec.epochs:
@@ -344,7 +365,7 @@ class _Replay:
         self._steps = self.taken
 
     def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
-        """Replay one epoch from the state kept after `epoch`; return how it does not lead to the state recorded next."""
+        """Replay one epoch from the state kept after `epoch`; return the difference from the next record."""
         check_fits(self._trainer, state)
         restore(self._trainer, state, epoch)
         if not continues(self._sealed.recorded.chain, self._trainer):
@@ -368,7 +389,7 @@ class _Replay:
         return Trial.beside(self._task, draws["noise"]), copied(draws["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Hold the gradients that the step just taken has left against those of the measured credits."""
+        """Compare the gradients that the last step has left with those of the measured credits."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
         complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
@@ -376,14 +397,14 @@ class _Replay:
             self._objections[self.taken] = complaint
 
     def _compare(self) -> None:
-        """Hold the state just reached against what is sealed of it, if something is."""
+        """Compare the current state with the recorded one, if there is one."""
         sealed, step = self._sealed, self.taken
         if step == sealed.early_step and sealed.early:
             held = load_tensors(sealed.early, sealed.digests.get("early"))
             self._arrive(f"after step {step}", held, self._trainer.state())
             self._compare_final(step)
         epoch, rest = divmod(step, self.per_epoch)
-        # elsewhere rounding alone leads late epochs apart
+        # on another configuration rounding alone separates late epochs
         if not rest and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
             held = load_tensors(*sealed.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in held.items()}
@@ -395,7 +416,7 @@ class _Replay:
             self._arrive(f"after epoch {epoch}", state, reached)
 
     def _compare_final(self, step: int) -> None:
-        """Find final weights that are those of a step: a run that says it trained on, and did not."""
+        """Find final weights that are those of a step: the run claims more training than it did."""
         final = self._sealed.later.get(self._sealed.epochs)
         if final is None or step >= self._sealed.epochs * self.per_epoch:
             return
@@ -413,9 +434,10 @@ class _Replay:
         self._arrived.append((where, problem))
 
     def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
-        """Return how two states differ, bit by bit or beyond the tolerance of another configuration; empty where they agree.
+        """Return the difference of two states, bit by bit or beyond another configuration's tolerance.
 
-        A part that moves is judged by the share of its way, one that rests (fixed feedback) by its own size.
+        Empty if they agree. A part that moves is compared relative to the distance it moved, a constant part (fixed feedback)
+        relative to its size.
         """
         wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
         problems, explained = [], True
@@ -424,17 +446,17 @@ class _Replay:
             error, moves = deviation(names, held, reached, self._start)
             limit, gross = (SAME_WAY, OTHER_WAY) if moves else (DRAWN, OTHER_DRAWN)
             if names and (self._sealed.exact or not error <= limit):
-                unit = "of the way it went" if moves else "of its largest entry"
-                problems.append(f"{part.rstrip('.')} ends {error:.2g} {unit} away from them")
+                unit = "of the distance it moved" if moves else "of its largest entry"
+                problems.append(f"{part.rstrip('.')} differs by {error:.2g} {unit}")
                 explained = explained and error <= gross
         if not problems:
             return ""
-        problem = f"{len(wrong)} of {len(reached)} tensors are not the sealed ones: {' and '.join(problems)}"
+        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded ones: {' and '.join(problems)}"
         self._explained |= {problem} if explained else set()
         return problem
 
     def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
-        """wrong: how checkpoints of epochs differ from the states reached. Nothing where no epoch was reached or differs."""
+        """Yield the check of the whole training; `wrong` lists epochs whose checkpoint differs."""
         found = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
@@ -443,10 +465,10 @@ class _Replay:
             yield found.check(self.taken, "; ".join(wrong))
 
     def checks(self, total: int) -> Iterator[Check]:
-        """total: the steps of the run's whole training."""
+        """Yield the checks of the replay; `total` is the number of steps of the run's whole training."""
         part = f", {self._steps / total:.2g} of them" if total else ""
-        share = f"the first {self._steps} of {total} training steps{part}, taken again"
-        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
+        share = f"the first {self._steps} of {total} training steps{part}, replayed"
+        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the distance"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
         yield from self._whole([text for text in wrong if text.startswith("after epoch")])
         if wrong:
@@ -454,11 +476,11 @@ class _Replay:
             yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
         elif self._arrived:
             places = " and ".join(where for where, _ in self._arrived)
-            description = f"{share}: {places} the sealed state comes again, {how}"
+            description = f"{share}: {places} the recorded state is reproduced, {how}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent = f"the sealed state is that after step {step}" if step else NOT_SEALED
+            absent = f"the recorded state is that after step {step}" if step else NOT_SEALED
             yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
         if self._objections:
             step, complaint = next(iter(self._objections.items()))
@@ -468,9 +490,9 @@ class _Replay:
 def deviation(
     names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> tuple[float, bool]:
-    """Return how far two states lie apart in these tensors, and whether any of them has left `start`.
+    """Return the distance of two states in these tensors, and whether any tensor has left `start`.
 
-    The deviation is the share of the way; where nothing has moved, see `apart`.
+    The distance is relative to the distance moved; if nothing has moved, see `difference_text`.
     """
     if any(not _same(reached[name], start[name]) for name in names):
         return _share_of_the_way(names, held, reached, start), True
@@ -480,7 +502,7 @@ def deviation(
 def _share_of_the_way(
     names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> float:
-    """‖held − reached‖ / ‖reached − start‖ over these tensors, read as one vector."""
+    """Return ‖held − reached‖ / ‖reached − start‖ over these tensors, as one vector."""
     if not names:
         return 0.0
     off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
@@ -494,5 +516,5 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _uncaptured(work):
-    """A capture that takes nothing: see CapturedStep."""
-    raise RuntimeError("steps that are watched are taken one by one")
+    """Refuse to capture a step: see CapturedStep."""
+    raise RuntimeError("observed steps are run one by one")

@@ -1,8 +1,8 @@
-"""Stopping and going on: everything a Trainer needs to continue bit-equal, in one sealed file.
+"""Stopping and resuming: all that a Trainer needs to continue bit by bit, in one file with a digest.
 
-A killed run ends with the same weights as an undisturbed one because the optimiser's moments and all generators travel along.
-The file is three parts: the SHA-256 of all that follows, a line of JSON, and the tensors as safetensors. A flipped bit in a
-moment would change every figure of the run and be seen by nobody, so a file that is not as it was written is not gone on from.
+A killed run ends with the same weights as an undisturbed one, because the file contains the optimiser's moments and all
+generators. It has three parts: the SHA-256 of all that follows, a line of JSON, and the tensors as safetensors. A flipped bit
+in a moment would change every metric of the run unnoticed, so a run is never resumed from an altered file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ from fa_registry.training.trainer import EarlyCheckpoint, Trainer
 from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
+SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a kill should not cost more than this
 SUFFIX = ".resume"
 DIGEST = re.compile("[0-9a-f]{64}")
-SET_ASIDE = (
-    "%s; it was set aside as %s and the run begins again from its first epoch. What the store holds is not touched"
-)
+SET_ASIDE = "%s; it was renamed to %s and the run restarts from its first epoch. The store is not changed"
 
 
 class ResumeFile:
@@ -47,7 +45,7 @@ class ResumeFile:
         return time.monotonic() - self._written > SECONDS_BETWEEN
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
-        """Save the trainer and the rows measured so far: all of it or, whenever this process is killed, nothing."""
+        """Save the trainer and the rows measured so far, atomically: a kill leaves the previous file."""
         head = {
             "of": self.path.stem,
             "epoch": trainer.epoch,
@@ -71,9 +69,9 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Put the saved state into a fresh trainer; returns the rows so far, empty when there is nothing to resume.
+        """Load the saved state into a fresh trainer and return the rows so far, empty if there is no file.
 
-        A damaged file, or another run's, is set aside, which is said, and there is nothing to resume.
+        A damaged file, or another run's, is renamed with a warning, and the result is empty.
         """
         if not os.path.lexists(self.path):
             return []
@@ -92,7 +90,7 @@ class ResumeFile:
         return rows
 
     def reached(self) -> int:
-        """The epoch that it is of; -1 where there is none, or it is damaged."""
+        """Return the file's epoch; -1 if there is no file or it is damaged."""
         try:
             return self._unsealed()[0]["epoch"] if os.path.lexists(self.path) else -1
         except IntegrityError:
@@ -102,34 +100,38 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Its line, the rows in it, its tensors; IntegrityError unless it is, to the last bit, what was written for this run."""
+        """Return JSON line, rows and tensors; raise IntegrityError unless the file is this run's, to the bit."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
-            raise IntegrityError(f"the state to go on from, {error}") from error
+            raise IntegrityError(f"the state to resume from, {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():
-            raise IntegrityError(f"the state to go on from, {self.path}, is not as it was written")
+            raise IntegrityError(f"the state to resume from, {self.path}, is not as it was written")
         line, _, saved = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
             of, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"it is of epoch {last} and has the rows of others")
+                raise ValueError(f"it is of epoch {last} and has rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
                 raise ValueError(f"it is of epoch {last} and has another number of digests")
             tensors = load(saved)
-        except (*READING_FAILS, TypeError, InvalidFields) as error:  # somebody wrote it who can make a digest
+        except (
+            *READING_FAILS,
+            TypeError,
+            InvalidFields,
+        ) as error:  # the digest fits, but training did not write this file
             raise IntegrityError(
-                f"the state to go on from, {self.path}, is none that training wrote: {error}"
+                f"the state to resume from, {self.path}, was not written by training: {error}"
             ) from error
         if of != self.path.stem:
-            raise IntegrityError(f"the state to go on from, {self.path}, is that of another run, {of}")
+            raise IntegrityError(f"the state to resume from, {self.path}, is that of another run, {of}")
         return head, rows, tensors
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Whether these are one digest an epoch up to `last`, or none: files of older releases have no chain."""
+    """Return whether these are one digest an epoch up to `last`, or none, as in files of older releases."""
     if digests is None:
         return True
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))

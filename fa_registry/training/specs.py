@@ -1,8 +1,7 @@
-"""From what a person typed to a RunSpec, naming every wrong field at once.
+"""Parse a user's fields into a RunSpec, with one error for all wrong fields; format it for readers.
 
-MLflow hands entry-point parameters over as text and checks no types (`epochs=notafloat` passes through), so all checks are here.
-
-And back to what a person reads: `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`.
+MLflow passes entry-point parameters as text and checks no types (`epochs=notafloat` passes through), so all checks are here.
+The readable form is, for example, `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ CHOICES = {
     "credit_norm": ("rms", "none"),
 }
 NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
-MOST_EPOCHS = 100_000  # a record holds one reading an epoch of every headline, measured or not
-MOST = 1_000_000  # of a whole number among options, a width or a number of steps; of a batch
-LARGEST = 1e30  # of a number; float32 ends at 3.4e38, and numbers are multiplied
+MOST_EPOCHS = 100_000  # a record has one reading of every headline metric for each epoch, measured or not
+MOST = 1_000_000  # greatest whole number among options (a width, a number of steps), and greatest batch
+LARGEST = 1e30  # greatest number; float32 ends at 3.4e38, and numbers are multiplied
 INTEGERS = {"seed": (0, 2**63 - 1), "epochs": (0, MOST_EPOCHS), "batch_size": (1, MOST)}  # field: least value, greatest
 NUMBERS = {"penalty": 0.0, "learning_rate": 0.0, "weight_decay": 0.0}
 OPTIONS = ("method_options", "architecture_options")
@@ -42,7 +41,7 @@ REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
 def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
-    """A complete, checked RunSpec from loose fields (text or numbers); InvalidFields names all that are wrong."""
+    """Return a checked RunSpec from loose fields (text or numbers); raise InvalidFields naming all faults."""
     problems: list[str] = []
     values: dict[str, Any] = {}
     for name, value in raw.items():
@@ -65,7 +64,10 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
-    """Where an option of the method or the architecture was typed without its owner, how it is typed."""
+    """Return the problem of an unknown field.
+
+    If it is an option of the method or the architecture, the text shows how to write it.
+    """
     owners: dict[str, list[str]] = {}
     for owner in ("method", "architecture"):
         if raw.get(owner) in NAMES[owner].names():
@@ -79,9 +81,9 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
 
 def _parse(name: str, value: Any) -> Any:
     if name == "dataset":
-        return datasets.get(str(value)).card.name  # one spelling of an argument, one identity
+        return datasets.get(str(value)).card.name  # a canonical name, so that equal data sets have one identity
     if name in NAMES:
-        NAMES[name].location(str(value))  # raises UnknownName with the nearest one
+        NAMES[name].location(str(value))  # raises UnknownName with the nearest name
         return str(value)
     if name in INTEGERS:
         return whole_number(value, *INTEGERS[name])
@@ -101,7 +103,7 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """`value` as an integer from `least` to `most`; ValueError says what was found instead."""
+    """Return `value` as an integer from `least` to `most`; else raise ValueError with what was found."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
     try:
@@ -149,7 +151,7 @@ PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
 
 
 def _check_together(values: dict[str, Any]) -> list[str]:
-    """What can only be judged with several fields in hand: options, batch against data, method against architecture."""
+    """Return the problems of several fields together: options, batch and data, method and architecture."""
     problems: list[str] = []
     for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
         if owner in values:
@@ -163,7 +165,10 @@ def _check_together(values: dict[str, Any]) -> list[str]:
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """What the architecture says of its options together and of the data set's images; silent where an option is wrong already."""
+    """Return the architecture's problems with its options together and with the data set's images.
+
+    Empty if an option is already wrong.
+    """
     if problems or "architecture" not in values or "dataset" not in values:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])
@@ -214,13 +219,13 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
 
 
 def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
-    """blocks: what the architecture's num_blocks says; None where it has no such option."""
+    """Return the problems of the control; `blocks` is num_blocks, None if there is no such option."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
         problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
-        has = "says no num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
+        has = "has no option num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
         problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {has}")
     if not controls.trains_blocks(control) and values.get("penalty"):
         problems.append(f"penalty: the {control} control has no trained block to penalise")
@@ -228,21 +233,21 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
 
 
 SEPARATOR = " · "
-USUAL_EPOCHS = 100  # the paper's, and what `train` takes unless told otherwise; not worth room in a name
+USUAL_EPOCHS = 100  # the paper's, and the default of `train`; left out of names
 MAX_NAME = 200  # characters; a run's name in MLflow's database ends at 250
-DIGITS = 6  # of a digest that tells two names apart
+DIGITS = 6  # of a digest that separates two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Architecture with its size and whatever differs from its defaults, data set, epochs, what differs from the recipe."""
+    """Return architecture with size and changed options, data set, epochs, and changes to the recipe."""
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 
 def run_name(spec: RunSpec) -> str:
-    """Method, setting and seed, as short as it can be so that two specifications never have one name.
+    """Return method, setting and seed, as short as possible, but different for different specifications.
 
-    What is usual is left out: options at their default, the paper's recipe, 100 epochs. A name that would not fit ends
-    in six digits of the specification's identity.
+    Default values are left out: options at their default, the paper's recipe, 100 epochs. A name that is too long ends in six
+    digits of the specification's identity.
     """
     epochs = [f"{spec.epochs} epochs"] if spec.epochs != USUAL_EPOCHS else []
     name = SEPARATOR.join([_method(spec), *_setting(spec, epochs), f"s{spec.seed}"])
@@ -250,7 +255,7 @@ def run_name(spec: RunSpec) -> str:
 
 
 def _method(spec: RunSpec) -> str:
-    """The label, the first digits of an adopted file, and options that are not the default."""
+    """Return the label, the first digits of an adopted file, and options that are not the default."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
     if spec.recipe.credit_norm != Recipe.credit_norm:
@@ -274,7 +279,7 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 
 
 def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
-    """Those of its card; none of what a loop of its author's own trains."""
+    """Return the options of the plug-in's card; none for a user-supplied training loop."""
     try:
         return catalog.get(name).card.options
     except UnknownName:
@@ -282,7 +287,7 @@ def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
 
 
 def _unusual_recipe(spec: RunSpec) -> list[str]:
-    """Fields that are not the paper's; how credits are normalised belongs to the method and not to the setting."""
+    """Return the fields that differ from the paper's, except credit normalisation, which is the method's."""
     fields = [field for field in dataclasses.fields(Recipe) if field.name != "credit_norm"]
     values = ((field.name, getattr(spec.recipe, field.name), field.default) for field in fields)
     return [f"{name}={value}" for name, value, default in values if value != default]

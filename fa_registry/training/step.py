@@ -7,7 +7,7 @@ A local rule cuts the graph at every site. Its objective is
 which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
 handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
 Checked against autograd of J as it is written, penalty, norm and positions included: tests/training/test_step.py.
-Of a method that moves states, the first f_l stands for f_l(s_{l-1}) (methods.base.HasOwnStates).
+For a method that moves states, the first f_l means f_l(s_{l-1}) (methods.base.HasOwnStates).
 """
 
 from __future__ import annotations
@@ -42,9 +42,13 @@ def chained_backward(
 ) -> None:
     """Fill every block's and the embedding's .grad, from the top down.
 
-    states: h_0..h_{L−1} (N, …), leaves that require grad; branches f_l of states[l−1], built under `backward_through`.
-    top_credit: c_L (N, …). eps: see norms.norm_eps. The gradients are those of local_credit_step with
-    c_{l−1} = c_l (skip) + what c_l leaves through the branch.
+    The gradients are those of local_credit_step with c_{l−1} = c_l (skip) + the gradient of c_l through the branch.
+
+    Args:
+        states: h_0..h_{L−1} (N, …), leaves that require grad.
+        branches: f_l of states[l−1], built under `backward_through`.
+        top_credit: c_L (N, …).
+        eps: see norm_eps.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
@@ -52,7 +56,7 @@ def chained_backward(
         root = credit / scale
         if penalty or couples_samples(
             block
-        ):  # the penalty is no part of the credit; coupled rows have no scale of their own
+        ):  # the penalty is no part of the credit; coupled rows have no separate scale
             below = torch.autograd.grad(branch, state, credit, retain_graph=True)[0]
             torch.autograd.backward(branch, root + branch.detach() * (2 * penalty / count))
         else:
@@ -64,17 +68,17 @@ def chained_backward(
 
 
 def couples_samples(block: nn.Module) -> bool:
-    """Whether a sample's branch depends on the other samples of its batch: a BatchNorm that follows the batch."""
+    """Return whether a sample's branch depends on its batch: a BatchNorm that uses batch statistics."""
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 
 def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
-    """A scale (N, 1, …) of the block's output, for its input, which may have other dimensions."""
+    """Return a scale (N, 1, …) of the block's output, reshaped for the dimensions of its input."""
     return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
 
 
 def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
-    """c_L: what e leaves at h_L, the head's own weight replaced too."""
+    """Return c_L, the gradient of e at h_L, with the head's weight replaced too."""
     leaf = top.detach().requires_grad_()
     with backward_through(network, matrices):
         logits = network.readout(leaf)
@@ -85,21 +89,27 @@ NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
 
 
 def norm_eps(credit_scale: str, count: int) -> float:
-    """The recipe's ε in units of the summed loss, for a batch of `count` samples.
+    """Return the recipe's ε in units of the summed loss, for a batch of `count` samples.
 
-    credit_scale: MethodCard.credit_scale. A published rule that holds the credit of the mean loss divides c/N by rms(c/N) + ε,
-    which is c divided by rms(c) + N·ε. With ε alone fa explodes five times further on digits (docs/differences.md).
-    tests/methods/test_published.py trains fa and dfa beside the published loop: equal as the cards have it, and not equal
-    in the other's scale. A number of the host, fixed by the batch's size: a captured step holds it as it holds the size.
+    A published rule for the credit of the mean loss divides c/N by rms(c/N) + ε, which is c divided by rms(c) + N·ε. With ε
+    alone fa explodes five times further on digits (docs/differences.md). tests/methods/test_published.py trains fa and dfa next
+    to the published loop: equal with the cards' scale, not equal with the other scale. The result is a number on the host that
+    depends only on the batch size, so a captured step can contain it.
+
+    Args:
+        credit_scale: MethodCard.credit_scale.
     """
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
 
 
 def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
-    """norm(c_l)/count of every site's credit. Sites of one shape go through each operation together: a GPU waits for launches.
+    """Return norm(c_l)/count of every site's credit.
 
-    count: N, of the mean over samples in J_l, in whatever units ε acts (eps: see norm_eps).
-    Not where a sample's credit lies transposed in memory: joined to the others it would be summed in another order.
+    Sites of one shape share each operation, because on a GPU kernel launches are the cost. Credits that are transposed in memory
+    are left out of this: joined to the others they would be summed in another order.
+
+    Args:
+        count: N, of the mean over samples in J_l, in the units of ε (eps: see norm_eps).
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (credit_rms(credit, kind, eps) * count) for credit in credits]
@@ -108,9 +118,9 @@ def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: fl
 
 
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
-    """What norm(c) divides by, (N, 1, …): rms over features + eps for "rms", 1 for "none".
+    """Return the divisor of norm(c), (N, 1, …): rms over features + eps for "rms", 1 for "none".
 
-    Of each sample by itself, over all of its entries: a batch's rms would let one sample scale another
+    It is computed for each sample separately, over all of its entries: with a batch's rms one sample would scale another
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
     """
     if kind == "none":
@@ -122,9 +132,12 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | flo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over the batch, left on the device: loss, correct predictions (0 where there are no classes), Σ_l λ||f_l||².
+    """Sums over the batch, on the device: loss, correct predictions, Σ_l λ||f_l||².
 
-    seen: what a local-credit method was told.
+    Correct predictions are 0 if there are no classes.
+
+    Attributes:
+        seen: the inputs of a local-credit method.
     """
 
     loss: Tensor
@@ -144,13 +157,13 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
-        """From logits (N, C) and labels, (N,) of classes or (N, C) of values; each row is the sample's own, with no 1/N."""
+        """Return the output error of logits (N, C) and labels (N,) or values (N, C), a sample a row, no 1/N."""
         logits = logits.detach()
         targets = target_rows(logits, labels)
         return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """What a step reports, () each; `penalty` is handed through."""
+        """Return the sums that a step reports, () each; `penalty` is passed through."""
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
         # argmax of nan is class 0; nan < ∞ is false
@@ -159,9 +172,10 @@ class OutputError:
 
 
 def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
-    """Backpropagation: fill every .grad with that of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph.
+    """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph.
 
-    run: see training.precision.runner.
+    Args:
+        run: see devices.runner.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:
@@ -191,9 +205,13 @@ def local_credit_step(
     progress: Tensor | float = 0.0,
     run: Run = call,
 ) -> StepSums:
-    """A local-credit method: fill every .grad by the rule above. Nothing flows from one block to another.
+    """Fill every .grad by the rule of a local-credit method; no gradient flows from one block to another.
 
-    A learning feedback's .grad is filled too. generator, progress: see CreditInputs; run: training.precision.runner.
+    The .grad of a feedback that is trained is filled too.
+
+    Args:
+        generator, progress: see CreditInputs.
+        run: see devices.runner.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
@@ -231,9 +249,10 @@ def local_credit_step(
 def _cut_forward(
     network: Network, images: Tensor, run: Run, chained: bool
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """embed(x) on its graph, the states h_0..h_L cut from it, and the branches f_l of the cut states.
+    """Return embed(x) on its graph, the cut states h_0..h_L, and the branches f_l of the cut states.
 
-    chained: the states below the top are leaves that require grad, so that a backward pass leaves there what it carries down.
+    Args:
+        chained: whether the states below the top are leaves that require grad, for the gradients of a chained backward pass.
     """
     embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
@@ -244,7 +263,10 @@ def _cut_forward(
 
 
 def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
-    """f_l(s_{l-1}) on their graphs, one apart from the other. Process noise shifts f_l and no gradient of it: none is drawn."""
+    """Return f_l(s_{l-1}), each on a separate graph.
+
+    Process noise shifts f_l but none of its gradients, so none is drawn.
+    """
     with quiet(network):
         return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
 
@@ -259,9 +281,10 @@ def _backward(
     credit_norm: str,
     eps: float,
 ) -> None:
-    """Hand every branch, and the embedding, the gradient of its J.
+    """Backpropagate the gradient of J through every branch and the embedding.
 
-    moved: the f_l that the credits drive; `branches` themselves unless the method moves states.
+    Args:
+        moved: the f_l that the credits drive; `branches` unless the method moves states.
     """
     count, outputs = len(embedded), [embedded, *moved]
     with torch.no_grad():
@@ -272,18 +295,18 @@ def _backward(
             roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
         elif shrinking:
             outputs, roots = [*outputs, *branches], [*roots, *shrinking]
-    # a frozen block's branch is on no graph: its credit is computed with the others and has nowhere to go
+    # a frozen block's branch is on no graph: its credit is computed with the others but not used
     received = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
     if received:
         torch.autograd.backward(*zip(*received, strict=True))
 
 
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
-    """The branches of the blocks that train: a control's frozen block has no f_l to keep small."""
+    """Return the branches of the trained blocks; the penalty leaves out those that a control freezes."""
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
 
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
-    """Σ_l Σ_i λ||f_l||², what is added to the loss (a reported figure, not on the graph)."""
+    """Return Σ_l Σ_i λ||f_l||², which is added to the reported loss (not on the graph)."""
     total = like.new_zeros(())
     return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total

@@ -1,4 +1,4 @@
-"""A task: everything a spec resolves to on one device — data, network, method, feedback state, eval batch."""
+"""A task: a specification's data, network, method, feedback state and eval batch, on one device."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
 
-MOST_BLOCKS = 10_000  # a module each, whatever their width
-BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of one that learns: itself, its gradient, and the optimiser's two moments
-WIDE = 1_000  # an option of a method beyond which its feedback is counted before it is drawn: torch takes a second to get ready
+MOST_BLOCKS = 10_000  # one module each, at any width
+BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
+WIDE = 1_000  # if an option of a method is larger, its feedback is counted before it is drawn, which costs a second in torch
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
 @dataclass(frozen=True)
 class Task:
-    """All that a run trains on and by, on one device: see `prepare`.
+    """The data, network, method and settings of a run on one device: see `build_task`.
 
-    initial_norms: h_norm at initialisation, one value a site 0..L; None where nobody measured it.
+    Attributes:
+        initial_norms: h_norm at initialisation, one value a site 0..L; None if it was not measured.
     """
 
     spec: RunSpec
@@ -54,42 +55,42 @@ class Task:
 
     @property
     def eval_batch(self) -> tuple[Tensor, Tensor]:
-        """The images and labels every measurement looks at."""
+        """Return the images and labels that every measurement uses."""
         return self.splits.test_images[:EVAL_SAMPLES], self.splits.test_labels[:EVAL_SAMPLES]
 
     @property
     def blocks(self) -> int:
-        """L."""
+        """Return L, the number of blocks."""
         return len(self.network.blocks)
 
     @property
     def has_feedback(self) -> bool:
-        """Whether the method may hold a feedback state."""
+        """Return whether the method may have a feedback state."""
         return not self.method.end_to_end
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """What is written beside what every run has: nothing, for all of it follows from the specification."""
+        """Return additional files of the run: none, since all follows from the specification."""
         return {}
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Where its feedback state came from, for the card beside it."""
+        """Return the origin of the feedback state, for its card."""
         return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
 
     @property
     def sealed(self) -> dict[str, Any]:
-        """What of its code is sealed with the run."""
+        """Return the code fingerprint that is recorded with the run."""
         return {"code": fingerprint(self.spec)}
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:
-        """Of every site 0..L, whether the card calls its credit exact by construction."""
+        """Return for every site 0..L whether the card calls its credit exact by construction."""
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
 def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
-    """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
+    """Load the data and draw network and feedback from the spec's seed: equal specs give equal tasks."""
     dataset = datasets.get(spec.dataset)
     splits = _splits(dataset, device, root, spec.seed)
     _check_labels(dataset.card, splits)
@@ -102,14 +103,14 @@ def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int
     return dataset.load(device, root, seed)
 
 
-# Nothing writes into splits, and a study or an audit seldom changes its data set. The last one stays while the process does.
+# Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last one.
 @lru_cache(maxsize=1)
 def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
 
 
 def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
-    """`prepare` on splits that are there already."""
+    """Build a task on loaded splits; see `build_task`."""
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
@@ -129,14 +130,14 @@ def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
 
 
 def to_device(network: Network, device: torch.device) -> Network:
-    """The network on its device; kernels of a GPU with channels last, as its convolutions want them."""
+    """Move the network to its device; on a GPU convolutions get kernels with channels last."""
     if device.type == "cuda":
         return network.to(device, memory_format=torch.channels_last)
     return network.to(device)
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Labels are classes of the card, and the eval batch holds two of them; InvalidFields before anything is trained."""
+    """Raise InvalidFields unless labels are classes of the card and the eval batch has at least two."""
     if is_regression(splits.train_labels):
         return
     problems = []
@@ -146,14 +147,14 @@ def _check_labels(card: DatasetCard, splits: Splits) -> None:
             problems.append(f"{name}: expected classes 0 to {card.classes - 1}, found {low} to {high}")
     if len(splits.test_labels[:EVAL_SAMPLES].unique()) < 2:
         problems.append(
-            f"test_labels: the first {EVAL_SAMPLES}, which every measurement looks at, hold one class; expected at least two"
+            f"test_labels: the first {EVAL_SAMPLES}, which every measurement uses, have one class; expected at least two"
         )
     if problems:
         raise InvalidFields(f"data set {card.name}", problems)
 
 
 def build_network(spec: RunSpec, card: DatasetCard) -> Network:
-    """The spec's network at initialisation, on the CPU; the shallow control has the same but no blocks."""
+    """Return the spec's network at initialisation, on the CPU; the shallow control's has no blocks."""
     architecture = architectures.CATALOG.get(spec.architecture)
     options = architecture.resolve(spec.architecture_options)
     if spec.control == "shallow":
@@ -164,7 +165,7 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
-    """What this machine has no room for, in words: nothing of the kind is tried."""
+    """Return the parts of a run that exceed this machine's memory; it is then not started."""
     options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
@@ -181,7 +182,10 @@ def weight_count(spec: RunSpec, card: DatasetCard) -> int:
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
-    """As `too_large`, of what a method of ours draws: built without numbers, which others' code may not know how to do."""
+    """Return as `too_large` for a built-in method's feedback, built without memory for its numbers.
+
+    Third-party code may not support building without memory.
+    """
     sizes = [value for value in spec.method_options.values() if isinstance(value, int) and value > WIDE]
     if not sizes or not methods.CATALOG.location(spec.method).is_builtin:
         return []
@@ -193,9 +197,9 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
 
 
 def check_room(task: Task) -> None:
-    """Raise InvalidFields where a training step has no room.
+    """Raise InvalidFields if a training step does not fit in memory.
 
-    Counted are h_0..h_L of its batch, each once: a step holds several times that, so that none is refused which could be taken.
+    Only h_0..h_L of the batch are counted, once each. A step needs several times as much, so no feasible run is refused.
     """
     batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
     with torch.no_grad(), eval_mode(task.network):
@@ -206,7 +210,7 @@ def check_room(task: Task) -> None:
 
 
 def memory(device: torch.device) -> int:
-    """Bytes of this machine, or of the card."""
+    """Return the bytes of memory of this machine, or of the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -218,19 +222,19 @@ def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Features at every site, read off one sample rather than trusted from options."""
-    with torch.no_grad(), eval_mode(network):  # one sample has no statistics for a BatchNorm to follow
+    """Return the features at every site, measured on one sample instead of computed from options."""
+    with torch.no_grad(), eval_mode(network):  # a BatchNorm has no batch statistics of one sample
         sites = tuple(features(state) for state in network.hidden(sample))
     weights = {
         name: tuple(layer.weight.shape)
         for name, layer in network.named_modules()
-        if hasattr(layer, "backward_weight") and part_of(name) != "embed"  # nothing learns below the embedding
+        if hasattr(layer, "backward_weight") and part_of(name) != "embed"  # no parameter is below the embedding
     }
     return NetworkShape(sites, classes, tuple(sample.shape[1:]), weights)
 
 
 def eval_digest(task: Task) -> str:
-    """SHA-256 over the eval batch's indices and bytes."""
+    """Return the SHA-256 over the eval batch's indices and bytes."""
     images, labels = task.eval_batch
     digest = hashlib.sha256(str(list(range(len(labels)))).encode())
     digest.update(images.cpu().contiguous().numpy().tobytes())
@@ -239,7 +243,7 @@ def eval_digest(task: Task) -> str:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """The spec with every option of its method and architecture written out, so that its identity names them all."""
+    """Return the spec with every option of its method and architecture, so that its identity includes all."""
     method_options = {name: option.default for name, option in methods.CATALOG.get(spec.method).card.options.items()}
     return dataclasses.replace(
         spec,

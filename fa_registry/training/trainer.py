@@ -25,16 +25,14 @@ from fa_registry.training.step import StepSums, backprop_step, local_credit_step
 from fa_registry.training.task import Task
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
-FIRST_STEPS = (
-    8  # where these led is sealed with a run: whoever audits it takes them again, and they are few on any network
-)
+FIRST_STEPS = 8  # the state after them is recorded: an audit replays them, and they are few on any network
 
-Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # an epoch's batches of indices on their way to its steps
+Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # passes an epoch's batches of indices to its steps
 
 
 @dataclass(frozen=True)
 class EarlyCheckpoint:
-    """Where a run's first steps led: after how many, and its state then (Trainer.state, copied)."""
+    """The state after a run's first steps, and their number (Trainer.state, copied)."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -43,8 +41,10 @@ class EarlyCheckpoint:
 class Trainer:
     """The state that changes while a task trains: weights, optimizer, the generators, the epoch.
 
-    Everything a killed run needs to go on is here; training.resume writes and reads it.
-    capture: see CapturedStep; by default a CUDA graph on a GPU, and none on a CPU.
+    It contains all that a killed run needs to resume; training.resume writes and reads it.
+
+    Args:
+        capture: see CapturedStep; by default a CUDA graph on a GPU, and none on a CPU.
     """
 
     def __init__(self, task: Task, capture: Capture | None = None):
@@ -57,7 +57,7 @@ class Trainer:
         self.parameters = [parameter for group in groups for parameter in group]
         self.optimizer = OPTIMIZERS[recipe.optimizer](
             [{"params": group} for group in groups],  # either may be empty
-            # what a captured step reads anew at each replay has to be a tensor on its device
+            # a captured step reads this at each replay, so it has to be a tensor on its device
             lr=torch.tensor(recipe.learning_rate, device=task.device) if on_gpu else recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             fused=True,
@@ -82,22 +82,22 @@ class Trainer:
 
     @property
     def stepping(self) -> str:
-        """How steps are taken, in words: see CapturedStep.how."""
+        """Return how steps are run: see CapturedStep.how."""
         return self.captured.how if self.captured else PLAIN
 
     def run_epoch(self) -> dict[str, Reading]:
-        """Train one epoch; returns loss_train, accuracy_train and penalty as means over the epoch's samples."""
+        """Train one epoch; return loss_train, accuracy_train and penalty as means over its samples."""
         self.begin_epoch()
         return self.end_epoch()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor of the network and the feedback state, `network.…` and `feedback.…`: the living ones, not copies."""
+        """Return every tensor of network (`network.…`) and feedback (`feedback.…`), not copied."""
         task = self.task
         tensors = {f"network.{name}": tensor for name, tensor in task.network.state_dict().items()}
         return tensors | {f"feedback.{name}": tensor for name, tensor in task.feedback.state_dict().items()}
 
     def training_state(self) -> dict[str, Tensor]:
-        """Return `state` and every tensor of the optimiser, `optimizer.INDEX.NAME`: the living ones, not copies."""
+        """Return `state` and every tensor of the optimiser (`optimizer.INDEX.NAME`), not copied."""
         tensors = self.state()
         for index, parameter in enumerate(self.parameters):
             moments = self.optimizer.state.get(parameter, {})
@@ -105,12 +105,13 @@ class Trainer:
         return tensors
 
     def begin_epoch(self, through: Through | None = None) -> None:
-        """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside.
+        """Start the training of one epoch; a GPU works on it without waiting, so that others can start.
 
-        through: yields the batches that are trained on; what it does after a yield is done when that step has been taken.
+        Args:
+            through: yields the batches that are trained on; its code after a yield runs when that step is done.
         """
         task = self.task
-        # made on another stream, its memory could be given away while this one still has to read it
+        # on another stream, its memory could be reused while this stream still has to read it
         with self._on_own_stream():
             order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
             batches = order.to(task.device).split(task.spec.recipe.batch_size)
@@ -119,7 +120,7 @@ class Trainer:
         self.epoch += 1
 
     def _keeping_the_first(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The batches as they are; where the first steps led is copied on the steps' own stream, which waits for nobody."""
+        """Yield the batches; copy the state after the first steps on the steps' stream, without waiting."""
         last = min(FIRST_STEPS, len(batches))
         for number, batch in enumerate(batches, start=1):
             yield batch
@@ -129,7 +130,7 @@ class Trainer:
                 )
 
     def train_batch(self, batches: Iterable[Tensor]) -> None:
-        """The steps of an epoch: train on each batch of indices, (batch,), at this epoch's learning rate."""
+        """Train on each batch of indices, (batch,), of an epoch, at this epoch's learning rate."""
         task = self.task
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(task.network)
@@ -142,7 +143,7 @@ class Trainer:
                 advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
-        """What run_epoch returns; waits for the card, and extends the chain of digests."""
+        """Wait for the GPU, extend the chain of digests, and return the result of run_epoch."""
         labels = self.task.splits.train_labels
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
@@ -154,7 +155,10 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """A capture needs one, and only on streams of their own do trainers run side by side on a card."""
+        """Context manager: run on this trainer's CUDA stream.
+
+        A capture needs a separate stream, and trainers run concurrently on a GPU only if each has one.
+        """
         if self._stream is None:
             yield
             return
@@ -163,18 +167,18 @@ class Trainer:
             try:
                 yield
             except BaseException:
-                self._stream.synchronize()  # a failed run's memory goes to others: nothing may still write into it
+                self._stream.synchronize()  # a failed run's memory is reused: nothing may still write into it
                 raise
 
     def _advance(self, batch: Tensor) -> None:
-        """Train on the samples of these indices, (batch,), and add up what is reported."""
+        """Train on the samples of these indices, (batch,), and add up the reported sums."""
         splits = self.task.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
         self._totals += torch.stack([sums.loss, sums.correct, sums.penalty])
 
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
-        """One optimiser step on one batch."""
+        """Run one optimiser step on one batch."""
         task, spec = self.task, self.task.spec
         self.optimizer.zero_grad(set_to_none=True)
         if task.method.end_to_end:
@@ -199,7 +203,7 @@ class Trainer:
 
 
 def _set(group: dict[str, Any], name: str, value: float) -> None:
-    """Where a captured step reads it, in place."""
+    """Set an optimiser value, in place if a captured step reads it."""
     if isinstance(group[name], Tensor):
         group[name].fill_(value)
     else:
@@ -207,7 +211,7 @@ def _set(group: dict[str, Any], name: str, value: float) -> None:
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """Of the epoch about to run (0-based): constant, or lr · ½(1 + cos(π epoch/epochs))."""
+    """Return the learning rate of the next epoch (0-based): constant, or lr · ½(1 + cos(π epoch/epochs))."""
     recipe = spec.recipe
     if recipe.schedule == "constant":
         return recipe.learning_rate

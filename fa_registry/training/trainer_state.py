@@ -1,4 +1,4 @@
-"""Everything that a Trainer needs to continue bit by bit, as tensors by name: written, checked and restored."""
+"""All that a Trainer needs to continue bit by bit, as tensors by name: written, checked and restored."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fa_registry.training.task import build_network, network_shape
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
-GENERATOR, DRAWS = "generator.", 4  # of Trainer.generators, how many there are
+GENERATOR, DRAWS = "generator.", 4  # the number of Trainer.generators
 
 Tensors = dict[str, torch.Tensor]
 
 
 def full_state(trainer: Trainer) -> Tensors:
-    """Return network, feedback, optimiser and generators: what training continues from after an epoch."""
+    """Return network, feedback, optimiser and generators, from which training continues after an epoch."""
     return trainer.training_state() | _generators(trainer)
 
 
 def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
-    """Raise IntegrityError unless the tensors are those of this fresh trainer: another machine may have sent them.
+    """Raise IntegrityError unless the tensors fit this new trainer; they may come from another machine.
 
     Args:
         trainer: as it is before its first step.
-        tensors: what `full_state` returned, perhaps with the state after the first steps, `early.…`.
-        early: whether that state must be there.
+        tensors: the result of `full_state`, optionally with the state after the first steps, `early.…`.
+        early: whether that state is required.
     """
     state = trainer.state()
     expected = state | _generators(trainer)
@@ -40,13 +40,13 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
         if set(moments) not in (set(), MOMENTS):
-            raise IntegrityError(f"the state to go on from holds the moments {join_names(moments)} of weight {index}")
+            raise IntegrityError(f"the state to resume from has the moments {join_names(moments)} of weight {index}")
     if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
-        raise IntegrityError(f"the state to go on from does not fit this run: {shortened(sorted(wrong))}")
+        raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(wrong))}")
 
 
 def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
-    """Put a checked state of the end of `epoch` into the trainer."""
+    """Load a checked state of the end of `epoch` into the trainer."""
     trainer.task.network.load_state_dict(under(tensors, "network."))
     trainer.task.feedback.load_state_dict(under(tensors, "feedback."))
     for index, parameter in enumerate(trainer.parameters):
@@ -58,21 +58,22 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
 
 
 def under(tensors: Tensors, prefix: str) -> Tensors:
-    """Return the tensors whose names begin so, without the prefix."""
+    """Return the tensors whose names have this prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
-    """Return after which epochs `states` states are kept: evenly spread over 1..epochs − 1, all of these where they are fewer.
+    """Return after which epochs `states` states are kept, evenly spread over 1..epochs − 1.
 
-    The state before epoch 1 follows from the specification, and no epoch follows the last one's state.
+    If there are fewer epochs, all of them are kept. The state before epoch 1 follows from the specification, and no epoch follows
+    the last one's state.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
 
 
 def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
-    """Return the bytes of one kept state of such a run: its full state, and network and feedback an epoch later."""
+    """Return the bytes of one kept state: the full state, plus network and feedback one epoch later."""
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, torch.zeros(1, *card.image_shape), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
@@ -92,8 +93,11 @@ def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
 
 
 def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """On the parameter's device, `step` too, where a fused AdamW has it. A moment lies in memory as its parameter does (a
-    kernel of a GPU channels last): the fused step takes no other, and the file keeps no order."""
+    """Return a value on the parameter's device, as a fused AdamW needs it, `step` included.
+
+    A moment gets its parameter's memory layout (a GPU kernel has channels last), which the file does not store: the fused step
+    requires the same layout.
+    """
     if value.shape != parameter.shape:
         return value.to(parameter.device)
     return torch.empty_like(parameter, requires_grad=False).copy_(value)

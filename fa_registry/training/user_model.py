@@ -1,4 +1,4 @@
-"""Measure a third-party model, credit rule and batch as the built-in ones are, and leave them as they were."""
+"""Measure a user-supplied model, credit rule and batch like the built-in ones, without changing them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback t
 NO_RULE = "no credit was given: the norms are of the network alone"
 NOT_GIVEN = "no credit was given at this site"
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
-OF_A_NULL = "gamma_null"  # the one diagnostic that asks for fresh draws
+OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
 SEED = 0
 Credits = Sequence[Tensor | None]
 CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
@@ -43,7 +43,7 @@ FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
 def own_network(
     checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
 ) -> nn.Module | None:
-    """Return `model` with its sites observable; None if that cannot be, which is then among the problems."""
+    """Return `model` with its sites observable; None if that is not possible, with a problem in `checks`."""
     given = sites or readout or gradient
     if not given or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
         return checks.network(model)
@@ -57,7 +57,7 @@ def own_network(
 def observed_look(
     network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
 ) -> ForwardBackward:
-    """Return what one batch shows.
+    """Return the forward/backward pass of one batch.
 
     Args:
         network: with its sites observable.
@@ -65,7 +65,7 @@ def observed_look(
         y: (N,).
         subject: the function that an error names.
         double: whether the float64 pass is made too, which fidelity needs.
-        directions: as for diagnostics.look.
+        directions: as for diagnostics.observe.
 
     Raises:
         InvalidFields: the loss has no gradient for some state.
@@ -84,10 +84,12 @@ def observed_look(
 
 
 class UserCreditRule:
-    """A rule of somebody else's, asked on one batch. subject: whom an error speaks for.
+    """A user-supplied credit rule, called on one batch.
 
-    rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; None where it gives none. fresh: the same under
-    feedback drawn anew, for the null.
+    Args:
+        subject: the function that an error names.
+        rule: rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; None at sites without a credit.
+        fresh: the same under newly drawn feedback, for the null.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -95,16 +97,16 @@ class UserCreditRule:
         self._model, self._rule, self._fresh, self._draws = model, rule, fresh, draws
 
     def __bool__(self) -> bool:
-        """Whether there is a rule."""
+        """Return whether there is a rule."""
         return self._rule is not None
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """One a site, detached; InvalidFields that names every one that cannot be a credit."""
+        """Return one credit a site, detached; raise InvalidFields naming all that cannot be credits."""
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
     def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> ProbeContext:
-        """With nothing on it but the null's draws."""
+        """Return a context with nothing in it except the null's draws."""
 
         def drawn(index: int) -> list[Tensor]:
             with state_unchanged(self._model):
@@ -122,7 +124,11 @@ class UserCreditRule:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """What is known of the reference gradient beside the measurements. check: None if it was not checked this time."""
+    """What is known about the reference gradient, in addition to the measurements.
+
+    Attributes:
+        check: None if it was not checked this time.
+    """
 
     source: str = ""
     check: ReferenceCheck | None = None
@@ -141,14 +147,14 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Measure the batch by these diagnostics, and check the reference gradient.
 
-    At a site without a credit its metrics say so. If the backward pass is not the model's gradient, whatever is compared with it
-    is N/A. A diagnostic that crashes is among the failures, as in built-in training.
+    At a site without a credit, the metrics give that reason. If the backward pass is not the model's gradient, comparisons with
+    it are N/A. A diagnostic that crashes is among the failures, as in built-in training.
 
     Args:
-        least_error: as of an Observation.
-        objection: what an earlier check found, for an epoch that is not checked; None to check now.
+        least_error: as for an Observation.
+        objection: the result of an earlier check, for an epoch that is not checked; None to check now.
         samples: as for reference.checked.
-        initial_norms: as of an Observation; empty where the model is at initialisation now.
+        initial_norms: as for an Observation; empty if the model is at initialisation now.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
@@ -198,7 +204,7 @@ def _found(
 
 
 def _finite(given: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits with zeros where there is none or where it is not finite."""
+    """Return the credits, with zeros in place of missing and non-finite ones."""
     return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(given, states)]
 
 
@@ -208,7 +214,7 @@ def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:
 
 
 def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """nan where there is none."""
+    """Return the credits, with nan in place of missing ones."""
     return [
         torch.full_like(state, torch.nan) if credit is None else credit
         for credit, state in zip(credits, states, strict=True)
@@ -216,7 +222,7 @@ def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
-    """One a site, detached; what cannot be a credit is added to the problems."""
+    """Return one credit a site, detached; invalid ones are added to the problems."""
     listed = list(given) if isinstance(given, (list, tuple)) else None
     if listed is None or len(listed) != len(states):
         found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
@@ -238,12 +244,15 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
 
 
 def _row_shape(state: Tensor) -> torch.Size:
-    """One vector a sample, as `gradient_vectors` makes them: tokens' last, maps' second dimension is the state's width."""
+    """Return the shape of one vector a sample, as `gradient_vectors` makes them.
+
+    The width is the last dimension of tokens and the second dimension of maps.
+    """
     return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    absent = Unavailable("it was looked at one batch alone: this needs trials on the network")
+    absent = Unavailable("only one batch was observed: this needs repeated forward passes of the network")
     return ProbeContext(
         states=(),
         gradients=(),
@@ -263,7 +272,7 @@ def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Probe
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Inside, a rule may run the model as it likes: gradients, modes, buffers and generators are as before afterwards."""
+    """Context manager: restore gradients, modes, buffers and generators of the model on exit."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]

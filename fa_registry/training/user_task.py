@@ -1,4 +1,4 @@
-"""What a loop of somebody else's trains, told as a Task is told, so that its run is written as ours are; and its rows so far."""
+"""The task of a user-supplied training loop, with Task's interface, and the journal of its epochs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ from fa_registry.training.measuring import conventions_of
 from fa_registry.training.task import eval_digest
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
-EVALUATION = "evaluation.safetensors"  # x and y, where a factory lets others measure again: nobody else has them
-OWN = "own"  # what a data set is called that nobody named
+EVALUATION = "evaluation.safetensors"  # x and y, stored if a factory makes recomputation possible, which needs them
+OWN = "own"  # name of a data set without a name
 DIGITS = 8  # of a digest in a name
 
 
 @dataclass(frozen=True)
 class UserTask:
-    """spec: what the author says of it. network: the model itself, as trained. batch: x (N, …), y (N,), what every figure is of.
+    """A user-supplied training loop's model and evaluation batch, as a Task.
 
-    feedback: name → tensor, of the matrices or nets that make the credit. story: what provenance.json says under `own_loop`: the
-    script and its digest, the sites, whose word the rest is.
+    Attributes:
+        spec: as the author declared it.
+        network: the model, as trained.
+        batch: x (N, …), y (N,), on which every metric is measured.
+        feedback_state: name → tensor, of the matrices or nets that make the credit.
+        story: the entry `own_loop` of provenance.json: the script and its digest, the sites, and who declared the rest.
     """
 
     spec: RunSpec
@@ -46,18 +50,18 @@ class UserTask:
 
     @property
     def device(self) -> torch.device:
-        """Of the model: it may have been moved since the last epoch."""
+        """Return the model's device, which may have changed since the last epoch."""
         tensors = [*self.network.parameters(), *self.network.buffers()]
         return tensors[0].device if tensors else torch.device("cpu")
 
     @property
     def eval_batch(self) -> tuple[Tensor, Tensor]:
-        """On the model's device."""
+        """Return the evaluation batch on the model's device."""
         return self.batch[0].to(self.device), self.batch[1].to(self.device)
 
     @property
     def feedback(self) -> nn.Module:
-        """The matrices as a module without parameters."""
+        """Return the matrices as a module without parameters."""
         held = nn.Module()
         for name, tensor in self.feedback_state.items():
             held.register_buffer(name.replace(".", "/"), tensor.detach())
@@ -68,16 +72,16 @@ class UserTask:
 
     @property
     def splits(self) -> Splits:
-        """The evaluation batch alone: of the rest nothing is known here."""
+        """Return splits with only the evaluation batch; the rest of the data is not known here."""
         x, y = self.batch
         return Splits(x[:0], y[:0], x, y, unaugmented, tensors_digest(x, y))
 
     @property
     def card(self) -> DatasetCard:
-        """Of the data as far as they are known."""
+        """Return a card of the data with the known fields."""
         return DatasetCard(
             name=self.spec.dataset,
-            line="data of the loop's author, of which the evaluation batch alone is known here",
+            line="data of the loop's author; only the evaluation batch is known here",
             source=self.spec.dataset,
             licence="",
             splits="",
@@ -91,7 +95,7 @@ class UserTask:
 
     @property
     def sealed(self) -> dict[str, Any]:
-        """What of its code is sealed with the run: the diagnostics are ours, the rest is the script's."""
+        """Return the code fingerprint: the author's script and the built-in diagnostics."""
         script = {
             "package": self.story.get("script", "a loop of its author's own"),
             "version": "",
@@ -101,12 +105,12 @@ class UserTask:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """What is written beside what every run has, by the name of the file."""
+        """Return the files written in addition to those of every run, by name."""
         x, y = self.batch
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
-        """Return the measurements with how they were taken. reference: as own.ReferenceSource has it."""
+        """Return the measurements with their conventions; `reference` is as in ReferenceSource."""
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
@@ -118,15 +122,18 @@ class UserTask:
 
 
 def structure(network: nn.Module) -> str:
-    """The first digits of a digest over names and shapes of all weights: two models that differ in size are no pair."""
+    """Return the first digits of a digest over the weights' names and shapes, which paired models share."""
     shapes = [f"{name}{tuple(tensor.shape)}" for name, tensor in network.state_dict().items()]
     return hashlib.sha256("\n".join(shapes).encode()).hexdigest()[:DIGITS]
 
 
 class EpochJournal:
-    """A line an epoch: its SHA-256 and the row. goes_on: whether the rows of a loop that did not end are wanted; else they go.
+    """A file with one line for each epoch: its SHA-256 and the row.
 
-    A line that is not as it was written (a kill in the middle of one, a flipped bit) ends what is believed.
+    Reading stops at the first damaged line (a kill while it was written, a flipped bit).
+
+    Args:
+        goes_on: whether the rows of an interrupted loop are reused; else they are deleted.
     """
 
     def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
@@ -134,7 +141,7 @@ class EpochJournal:
         self._goes_on = goes_on
 
     def read(self) -> list[EpochRow]:
-        """The rows of epochs 0, 1, … as far as they are whole. The file then holds these alone."""
+        """Return the rows of epochs 0, 1, … up to the first damaged one, and reduce the file to them."""
         lines = self._lines() if self._goes_on else []
         rows: list[EpochRow] = []
         for line in lines:

@@ -158,7 +158,7 @@ def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
     report = fa_registry.diagnose(build(), sorted_batches)
     assert "batches of one class alone: 0, 1, 2; shuffle, or batches differ by class" in report.remarks
     with pytest.warns(
-        fa_registry.EvidenceWarning, match="diagnose: eval_batches: labels of one class alone, 0"
+        fa_registry.EvidenceWarning, match="diagnose: eval_batches: labels of only one class, 0"
     ) as caught:
         report = fa_registry.diagnose(build(), sorted_batches[:1])
     assert [one.filename for one in caught] == [__file__]
@@ -167,7 +167,7 @@ def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
 
 def test_one_sample_is_a_warning():
     x, y = batch(1)
-    with pytest.warns(fa_registry.EvidenceWarning, match="one sample alone"):
+    with pytest.warns(fa_registry.EvidenceWarning, match="only one sample"):
         report = fa_registry.diagnose(build(), [(x, y)])
     assert report.residual_norms == pytest.approx([state.norm().item() for state in build().states(x)], rel=1e-5)
 

@@ -199,7 +199,7 @@ def test_what_neither_skip_explains_suggests_neither(step, depth):
 
 def test_a_change_after_the_last_block_is_seen_at_the_readout():
     model = build("inside", 2, norm=False, finish=lambda h: 3 * h)
-    with pytest.raises(UsageError, match="what enters out_head is not h_2"):
+    with pytest.raises(UsageError, match="the input of out_head is not the h_2"):
         adapt(model, skip="inside")(batch(5, 4)[0], return_hidden=True)
 
 

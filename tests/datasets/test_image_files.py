@@ -358,7 +358,9 @@ def test_a_torn_cache_is_seen(tmp_path, raw, keep):
     cached(tmp_path, CARD, lambda: raw)
     path = cache_path(tmp_path, "mnist")
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(IntegrityError, match=f"{path}: .*found a torn file: .*; delete it, and it is written afresh"):
+    with pytest.raises(
+        IntegrityError, match=f"{path}: .*found a truncated file: .*; delete it, and it is written afresh"
+    ):
         cached(tmp_path, CARD, never)
 
 
@@ -369,7 +371,7 @@ def test_another_layout_is_seen(tmp_path, raw):
     with pytest.raises(IntegrityError, match="expected format fa_registry images 1, found another"):
         read_cache(path, CARD)
     save_file({"weights": torch.zeros(3)}, path)
-    with pytest.raises(IntegrityError, match="found a torn file"):
+    with pytest.raises(IntegrityError, match="found a truncated file"):
         read_cache(path, CARD)
 
 

@@ -334,10 +334,10 @@ def test_of_a_module_that_is_called_several_times_the_numbered_calls_bound_the_i
         (
             "layer",
             "late",
-            "layer: expected one call in a forward pass, found 3; name the one that is meant, layer#1 to layer#3",
+            "layer: expected one call in a forward pass, found 3; choose one, layer#1 to layer#3",
         ),
         ("norm", "layer#4", "layer#4: expected 4 or more calls of layer in a forward pass, found 3"),
-        ("never", "late", "never: expected 1 or more calls of never in a forward pass, found that it is never called"),
+        ("never", "late", "never: expected 1 or more calls of never in a forward pass, found none"),
         ("late", "norm", "expected late to be entered before norm ends, found the opposite order"),
         ("layer#2", "layer#1", "expected layer#2 to be entered before layer#1 ends"),
         ("layer#0", "late", "layer#0: expected the number of a call after #, as in layer#2"),
@@ -450,7 +450,7 @@ def test_a_model_is_frozen_once(batch):
     model = Plain()
     with frozen_control(model, ["layers"]):
         with (
-            pytest.raises(UsageError, match="found one inside of another frozen_control"),
+            pytest.raises(UsageError, match="found it frozen by another frozen_control"),
             frozen_control(model, ["head"]),
         ):
             raise AssertionError("it was frozen twice")
@@ -584,7 +584,7 @@ def test_a_control_inside_a_control_and_a_word_for_one_are_refused(workplace, ba
     with frozen_control(model, ["layers"]), pytest.raises(InvalidFields, match="leave one of the two out"):
         tracked(model, batch, control=True)
     run = tracked(model, batch, control=True)
-    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="inside of another frozen_control"), run:
+    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="frozen by another frozen_control"), run:
         raise AssertionError("it was frozen twice")
     for wrong in ("frozen", [], [3], 1, None):
         with pytest.raises(InvalidFields, match="control: expected True, False or a list of names"):

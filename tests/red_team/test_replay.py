@@ -61,7 +61,7 @@ def test_bp_weights_under_dfas_name_with_honest_first_steps_are_found_by_taking_
     assert "after epoch 4 " in detail(report, bp_as_dfa, "first steps")
     honest = store.run_id(method="fa", seed=1)
     assert detail(report, honest, "first steps").endswith(
-        "after step 8 and after epoch 4 the sealed state comes again, bit by bit"
+        "after step 8 and after epoch 4 the recorded state is reproduced, bit by bit"
     )
 
 
@@ -69,7 +69,7 @@ def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(stor
     run_id = store.run_id(method="fa", seed=1)
     code, report = audit("--run", run_id, "--replay", "3")
     assert checks(report, run_id)["first steps"] == "not possible"
-    assert "the sealed state is that after step 8" in detail(report, run_id, "first steps")
+    assert "the recorded state is that after step 8" in detail(report, run_id, "first steps")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])
@@ -104,7 +104,7 @@ def dressed(store, monkeypatch):
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
         ("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
         ("WAITS_UNTIL_NOBODY_LOOKS", "at the final weights", OTHERWISE),
-        ("TRAINED_BY_BP", "at step 1", "it is trained end to end and says another credit than the gradient"),
+        ("TRAINED_BY_BP", "at step 1", "it is trained end to end but returns another credit than the gradient"),
         ("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
         ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],

@@ -115,7 +115,7 @@ def test_too_few_samples_are_absent_with_both_numbers():
         task.splits, train_images=task.splits.train_images[:1023], train_labels=task.splits.train_labels[:1023]
     )
     task = dataclasses.replace(task, splits=cut)
-    reason = "needs 8 disjoint batches of 128: the test split holds 100 samples, the training split 1023"
+    reason = "needs 8 disjoint batches of 128: the test split has 100 samples, the training split 1023"
     assert bench_for(task).batch_gradients == stability_split(cut) == Unavailable(reason)
     conventions = bench_conventions(task)
     assert (conventions["stability_split"], conventions["gamma_null_draws"]) == (f"none: {reason}", 99)

@@ -320,7 +320,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
     assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
     aside = tmp_path / "id.resume.damaged"
     assert os.path.lexists(aside) and not os.path.lexists(file.path)
-    assert f"set aside as {aside} and the run begins again" in caplog.text
+    assert f"renamed to {aside} and the run restarts" in caplog.text
     assert file.read_into(trainer) == []
 
 
@@ -356,7 +356,7 @@ def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
     file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
     file.write(first, [])
     resealed(file.path, FORGED[forgery])
-    assert file.read_into(trainer) == [] and "set aside" in caplog.text
+    assert file.read_into(trainer) == [] and "was renamed to" in caplog.text
     assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
 
 

@@ -46,14 +46,14 @@ def test_good_input_has_no_problem():
     ("shift", "found"), [(-1, "-1 to 1"), (1, "1 to 3"), (-100, "-100 to -98"), (2**40, f"{2**40} to {2**40 + 2}")]
 )
 def test_labels_the_model_has_no_output_for(shift, found):
-    assert problems(y=Y + shift) == [f"y_eval: expected labels 0..2, one an output of the model, found {found}"]
+    assert problems(y=Y + shift) == [f"y_eval: expected labels 0..2, one for each output of the model, found {found}"]
 
 
 @pytest.mark.parametrize(
     ("x", "y", "doubt"),
     [
-        (X, torch.ones_like(Y), "y_eval: labels of one class alone, 1: the gradient of one class is a poor reference"),
-        (X[:1], Y[:1], "y_eval: one sample alone: every median is that sample's own figure"),
+        (X, torch.ones_like(Y), "y_eval: labels of only one class, 1: the gradient of one class is a poor reference"),
+        (X[:1], Y[:1], "y_eval: only one sample: every median is that sample's value"),
     ],
 )
 def test_one_class_and_one_sample_are_doubts_and_no_problems(x, y, doubt):
@@ -139,7 +139,7 @@ def test_a_model_without_blocks():
     assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model: sites: expected names of the model's modules")
     shallow = Network(nn.Linear(5, WIDTH), [], None, nn.Linear(WIDTH, CLASSES))
     assert problems(model=shallow) == [
-        "model: expected at least one block, found none: without depth there is nothing to judge"
+        "model: expected at least one block, found none: without depth nothing can be judged"
     ]
 
 
@@ -199,5 +199,5 @@ def test_an_empty_list_of_blocks_is_called_that_for_any_model():
     model = exploded()
     model.blocks = nn.ModuleList()
     assert problems(model=model) == [
-        "model: expected at least one block, found none: without depth there is nothing to judge"
+        "model: expected at least one block, found none: without depth nothing can be judged"
     ]

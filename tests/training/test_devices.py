@@ -32,7 +32,7 @@ def test_cuda_without_a_card_is_an_error(cuda):
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(ValueError, match="expected one of auto, cuda, cpu, or a card as cuda:1; found 'gpu'"):
+    with pytest.raises(ValueError, match="expected one of auto, cuda, cpu, or a GPU as cuda:1; found 'gpu'"):
         resolve("gpu")
 
 
@@ -70,13 +70,13 @@ def test_one_of_several_cards_is_taken_and_given_back(cards):
 
 @pytest.mark.parametrize("name", ["cuda:2", "cuda:01", "cuda:11"])
 def test_a_card_that_is_not_there_is_refused_with_those_that_are(cards, name):
-    with pytest.raises(ValueError, match=f"{name} was asked for, but torch sees cuda:0, cuda:1 alone; use one of them"):
+    with pytest.raises(ValueError, match=f"{name} was asked for, but torch sees only cuda:0, cuda:1; use one of them"):
         resolve(name)
 
 
 @pytest.mark.parametrize("name", ["cuda:", "cuda:-1", "cuda:one", "cpu:0", "mps"])
 def test_what_names_no_card_is_refused(cards, name):
-    with pytest.raises(ValueError, match=f"expected one of auto, cuda, cpu, or a card as cuda:1; found '{name}'"):
+    with pytest.raises(ValueError, match=f"expected one of auto, cuda, cpu, or a GPU as cuda:1; found '{name}'"):
         resolve(name)
 
 
@@ -145,9 +145,9 @@ def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
 
 
 def test_a_precision_that_cannot_be_is_refused_with_the_reason():
-    with pytest.raises(InvalidFields, match="precision: tf32 is CUDA's"):
+    with pytest.raises(InvalidFields, match="precision: tf32 products exist only on CUDA"):
         tiny_spec(precision="tf32")
-    with pytest.raises(InvalidFields, match="precision: bf16 is autocast's"):
+    with pytest.raises(InvalidFields, match="precision: bf16 uses autocast"):
         tiny_spec(method="weight_fa", precision="bf16")
     with pytest.raises(InvalidFields, match="precision: expected one of fp32, tf32, bf16, found 'fp16'"):
         tiny_spec(precision="fp16")

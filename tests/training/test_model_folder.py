@@ -116,7 +116,7 @@ def test_a_card_must_be_the_registered_one_and_tell_of_this_specification(tmp_pa
     path.write_text(json.dumps({**card, "identity": "0" * 64}))
     with pytest.raises(IntegrityError, match=r"card.json: expected SHA-256"):
         read_folder(tmp_path / "model", digest)
-    with pytest.raises(IntegrityError, match=r"spec.json has the identity \w{64}, card.json tells of 0000"):
+    with pytest.raises(IntegrityError, match=r"spec.json has the identity \w{64}, card.json names 0000"):
         read_folder(tmp_path / "model")
 
 

@@ -105,7 +105,7 @@ def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, cha
     epochs = changes.get("epochs", EPOCHS)
     assert check.outcome == "agrees", check.detail
     assert (check.epochs, check.rows) == (epochs, epochs + 1)
-    assert "every recorded digest comes again" in check.detail
+    assert "every recorded digest is reproduced" in check.detail
     checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
     assert "differs" not in {one.outcome for one in checks}
 
@@ -130,7 +130,9 @@ def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_i
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
     found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
-    assert check.outcome == "differs" and "epoch 2 is the first whose state is not the recorded one" in check.detail
+    assert (
+        check.outcome == "differs" and "epoch 2 is the first whose state differs from the recorded one" in check.detail
+    )
     assert found.steps == 24
     for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
         assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
@@ -174,7 +176,7 @@ def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(tmp_path
     forged = _with(sealed, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
     check = replayed(forged)
     assert check.outcome == "differs"
-    assert f"epoch {epoch} is the first whose measurements are not the recorded ones: forged" in check.detail
+    assert f"epoch {epoch} is the first whose measurements differ from the recorded ones: forged" in check.detail
 
 
 def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp_path):
@@ -190,13 +192,13 @@ def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path,
     check = replayed(_with(elsewhere, accuracy=reached + apart))
     assert check.outcome == "not possible" and is_cannot_tell(check) is not concluded
     assert check.detail.endswith(OTHER_BITS) is concluded
-    assert f"ends at {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
+    assert f"the test accuracy is {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
     assert (check.steps > 0, check.epochs) == (True, EPOCHS)
 
 
 def accuracy_of(check) -> float:
     """The accuracy that a whole replay on another configuration reached."""
-    return float(re.search(r"ends at ([0-9.]+),", check.detail)[1])
+    return float(re.search(r"the test accuracy is ([0-9.]+),", check.detail)[1])
 
 
 def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):
@@ -204,10 +206,10 @@ def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path
     assert work_of(task, EPOCHS) == EPOCHS * work_of(task, 1)
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 2.5 * work_of(task, 1))
     check = replayed(sealed)
-    assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs trained again")
+    assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs replayed")
     assert replayed(sealed, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
-    assert "--replay all asks for it" in replayed(sealed).detail
+    assert "--replay all requests it" in replayed(sealed).detail
 
 
 def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
@@ -330,7 +332,7 @@ def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way
     rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
     kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
     check = replayed(_with(sealed, kept=kept), KEPT)
-    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the way")
+    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the distance")
     assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
     elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
     kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}

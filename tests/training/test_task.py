@@ -156,7 +156,7 @@ def test_a_set_that_belongs_to_a_run_is_its_own():
         ),
         (
             lambda splits: dataclasses.replace(splits, test_labels=torch.zeros_like(splits.test_labels)),
-            ["test_labels: the first 128, which every measurement looks at, hold one class; expected at least two"],
+            ["test_labels: the first 128, which every measurement uses, have one class; expected at least two"],
         ),
     ],
 )

@@ -168,7 +168,7 @@ def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
     cache.write_bytes(cache.read_bytes()[:-1])
     path.unlink()
     result = registry("data", "check")
-    assert result.exit_code == 3 and "NOT OK" in result.stdout and "torn file" in result.stdout
+    assert result.exit_code == 3 and "NOT OK" in result.stdout and "truncated file" in result.stdout
     assert "not needed" not in result.stdout  # a cache that cannot be read makes up for no missing file
 
 
