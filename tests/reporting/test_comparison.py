@@ -73,7 +73,7 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
-    assert made.remarks[0] == "dfa also ran in mnist · resmlp, where the others did not: left out."
+    assert made.remarks[0] == "dfa also ran in mnist · resmlp, but the others did not: left out."
 
 
 def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
