@@ -238,7 +238,7 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
         ("{{ value | attr('__init__') }}", "No filter named 'attr'"),
         (
             "{{ [value] | map(attribute='__class__') | list | length ~ [value] | map(attribute='__class__') | join }}",
-            "touch",
+            "may not use",
         ),
         ("{{ '{:9}'.format(1) }}", "may not use 'format' of str"),
         ("{{ [].append(1) }}", "may not use 'append'"),
@@ -246,8 +246,8 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
         ("{{ lipsum() }}", "'lipsum' is undefined"),
         ("{{ '%9d' % 3 }}", "text % values is not available"),
         ("{% autoescape false %}{{ value.kind }}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
-        ("{% include '../secret.j2' %}", "line 1: TemplateNotFound: there is no ../secret.j2; a template takes"),
-        ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template takes"),
+        ("{% include '../secret.j2' %}", "line 1: TemplateNotFound: there is no ../secret.j2; a template can include"),
+        ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template can include"),
     ],
 )
 def test_what_a_template_may_not_touch(render_untrusted, text, words):

@@ -124,7 +124,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == said
         for kind in ("html", "md", "tex"):
             text = written.render(f"form.{kind}.j2", variables(context))
-            assert ("by the sampling of 360 test samples alone" in text) == said
+            assert ("from the sampling of 360 test samples alone" in text) == said
 
 
 def test_a_form_that_is_not_there_has_no_words(tmp_path):

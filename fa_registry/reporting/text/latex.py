@@ -1,4 +1,4 @@
-"""How a LaTeX page is written: escaped untrusted text, pdflatex's characters, tables that fit the page."""
+"""How a LaTeX page is written: escaped untrusted text, pdflatex's characters, tables that fit a page."""
 
 from __future__ import annotations
 
