@@ -305,7 +305,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
     sources = Sources.of(whole)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
-    shown = [name for name, text in rich_pages.items() if "What completes it:" in text]
+    shown = [name for name, text in rich_pages.items() if "These commands complete it:" in text]
     assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
     assert not any(name.startswith("forms/bp-") for name in shown)
 
