@@ -1,4 +1,7 @@
-"""The small records that template contexts are made of. A number always travels with the runs it was read from."""
+"""The records that template contexts consist of.
+
+A number always carries the ids of the runs it was read from.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,18 @@ T = TypeVar("T")
 
 
 def documented(help: str, unit: str) -> Any:
-    """A dataclass field that says what it holds and in which unit."""
+    """Return a dataclass field with its description and unit as metadata."""
     return field(metadata={"help": help, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One number to print. kind: the filter that writes it (num, sci, pct or pp). run_ids: where it was read."""
+    """One number to print.
+
+    Attributes:
+        kind: The filter that formats it (num, sci, pct or pp).
+        run_ids: The runs it was read from.
+    """
 
     reading: Reading
     kind: str
@@ -33,10 +41,13 @@ class SeedValue:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One quantity over seeds. n: the values behind mean, std (ddof 1) and the 95 % t interval low..high.
+    """One metric over seeds.
 
-    of: all seeds. marks: the footnotes that say why values are missing. average: which mean it is, arithmetic or geometric;
-    std of a geometric one is a factor.
+    Attributes:
+        n: Number of values behind mean, std (ddof 1) and the 95 % t interval low..high.
+        of: Number of all seeds.
+        marks: The footnotes that explain missing values.
+        average: Kind of the mean, arithmetic or geometric; the std of a geometric mean is a factor.
     """
 
     kind: str
@@ -55,16 +66,16 @@ class Estimate:
 
     @property
     def remark(self) -> str:
-        """What to keep in mind of an interval of fractions that holds what no fraction can be; empty where it does not."""
+        """Return a warning if the interval of a fraction reaches beyond 0 to 1, otherwise ""."""
         ends = (self.low.value, self.high.value)
         if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
             return ""
-        return "it reaches beyond 0 % to 100 %, which Student's t does not know: too few seeds for their spread"
+        return "it reaches beyond 0 % to 100 %, which Student's t does not exclude: there are too few seeds for their spread"
 
 
 @dataclass(frozen=True)
 class Truncated(Generic[T]):
-    """The first of many: a page prints those `shown` and says how many are `left`. total: all of them."""
+    """The first entries of a long list. shown: printed; left: the number not printed; total: all of them."""
 
     shown: tuple[T, ...]
     total: int
@@ -80,7 +91,7 @@ class Truncated(Generic[T]):
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """One named quantity, in words, with its estimate over the seeds."""
+    """One metric with its description and its estimate over the seeds."""
 
     name: str
     words: str
@@ -89,9 +100,11 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class Claim:
-    """kind: may (may be claimed), not (must be walked back), open (nothing may be said) or note (what one of them means).
+    """One statement about the method.
 
-    key: which of the claims that there are, the same whatever figures stand in its text.
+    Attributes:
+        kind: may (may be claimed), not (not supported), open (undecided) or note (explains another claim).
+        key: Identifies the claim independently of the values in its text.
     """
 
     kind: str
@@ -102,7 +115,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class EntryValue:
-    """run_ids: the runs it holds for; empty where it holds for all."""
+    """A text and the runs it applies to (`run_ids`; empty: all runs)."""
 
     text: str
     run_ids: tuple[str, ...] = ()
@@ -116,9 +129,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row(Generic[T]):
-    """A line of a table, one of `cells` a column. name: a site, a seed, or a quantity as it is logged; symbol, words: of that.
+    """One row of a table, with one of `cells` per column.
 
-    run_ids: where the cells were read, where they do not say so themselves.
+    Attributes:
+        name: A site, a seed, or the key of a metric as it is logged.
+        symbol: Symbol of that metric.
+        words: Description of that metric.
+        run_ids: The runs the cells were read from, where the cells do not name them.
     """
 
     name: str
@@ -130,7 +147,7 @@ class Row(Generic[T]):
 
 @dataclass(frozen=True)
 class RowGroup(Generic[T]):
-    """The lines of one quantity, a seed each, or of one method, a site each. The rest: as of a Row."""
+    """The rows of one metric (one per seed) or of one method (one per site). Other fields: see Row."""
 
     name: str
     rows: tuple[Row[T], ...]
@@ -141,9 +158,11 @@ class RowGroup(Generic[T]):
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: PNG data URI, its text for those who cannot see it, and its numbers (a subsample where it says so).
+    """A figure by epoch: PNG data URI, alternative text and its numbers.
 
-    drawn: as figures/ has it, see figures.style.Drawn.
+    Attributes:
+        rows: The numbers; a subsample if the caption names one.
+        drawn: The figure as figures/ stores it, see figures.style.Drawn.
     """
 
     title: str
@@ -157,10 +176,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class FigurePanel:
-    """A figure whose numbers are not by seed and epoch: PNG data URI, its text for those who cannot see it, its numbers.
+    """A figure whose numbers are not by seed and epoch: PNG data URI, alternative text and its numbers.
 
-    table: what they are, and which part of the figure's where it is not all; columns: the heads over the numbers. drawn: as of a
-    Picture.
+    Attributes:
+        table: Title of its numbers, and which part of the figure they cover if not all.
+        columns: The column heads of the numbers.
+        drawn: As in Picture.
     """
 
     title: str
@@ -175,7 +196,7 @@ class FigurePanel:
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure beside the pages. name: of its files, without their ending."""
+    """A figure that is stored in files next to the pages. name: of its files, without suffix."""
 
     title: str
     setting: str
@@ -184,9 +205,13 @@ class FigureFile:
 
 @dataclass(frozen=True)
 class SettingFigures:
-    """pictures: trajectories; plates: what is not by epoch. full: false where the page had no room for all plates.
+    """The figures of one setting.
 
-    layers: of a comparison, (data URI, alt text) of its figure by site; empty where no site was measured.
+    Attributes:
+        pictures: Trajectories by epoch.
+        `plates`: Figure panels that are not by epoch.
+        full: False if the page had no space for all panels.
+        layers: In a comparison, (data URI, alt text) of its figure by site; empty if no site was measured.
     """
 
     setting: str
@@ -198,7 +223,7 @@ class SettingFigures:
 
 @dataclass(frozen=True)
 class Blank:
-    """What only a person can fill. key: its marker in the Markdown form; text: what is there now."""
+    """A text that only the author can write. key: its marker in the Markdown form; text: present content."""
 
     key: str
     title: str
@@ -211,7 +236,7 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One run. numbers: column, by the name of its quantity → the run's number there; empty in a report of more than 200 runs."""
+    """One run. numbers: column, by metric key → the run's number; empty in a report of more than 200 runs."""
 
     method: str
     seed: int
@@ -225,7 +250,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a rule says of a column of the audit table, where it does not pass. seeds: of which it says so."""
+    """A rule's outcome for a column of the audit table, if it does not pass. seeds: those that have it."""
 
     rule: str
     outcome: str
@@ -234,13 +259,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One line of the audit table: a method in a setting. href: its form, empty for a control.
+    """One row of the audit table: a method in a setting.
 
-    method: its label, which is its name and, where it has any, its options, `name=value, name=value`.
-
-    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there. proof: what the
-    replays prove of its training.
-    control_state: `control verified`, or why its frozen control is not proven; empty for a control.
+    Attributes:
+        method: Its label: the name and, if it has options, `name=value, name=value`.
+        href: Its form; empty for a control.
+        estimates: Column, by its metric's key → the mean over seeds.
+        judged: Column → the rule that does not pass there.
+        control_state: `control verified`, or why its frozen control is not proven; empty for a control.
+        proof: What the replays prove of its training.
     """
 
     method: str
@@ -258,7 +285,7 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class BesideRow_value:
-    """A run of a setting that differs from a judged one by at most 1 %. of: the judged method; differs: in which numbers."""
+    """A run whose setting differs by at most 1 % from that of the judged method `of`, in `differs`."""
 
     run: OtherRun
     of: str
@@ -274,7 +301,12 @@ class Footnote:
 
 @dataclass(frozen=True)
 class SettingTable:
-    """A part of the audit table: one setting. number: from 1; footnotes: why its numbers are missing, where it stands alone."""
+    """One setting's part of the audit table.
+
+    Attributes:
+        number: Counts from 1.
+        footnotes: Why its numbers are missing, if the table is printed alone.
+    """
 
     number: int
     setting: str
@@ -284,12 +316,7 @@ class SettingTable:
 
 @dataclass(frozen=True)
 class SeedStatement:
-    """What a rule says of some seeds in the same words; a finding over seeds says it of all of them at once.
-
-    site, epoch: in words, empty where there is none; epoch is the one of first fire. interval: of `observed`.
-    level: of the interval, `95 %`; basis: on what it rests. detail: traceback of a rule that crashed, or who waived the finding,
-    when and why.
-    """
+    """A rule's statement about seeds that share its wording; over seeds, one statement for all."""
 
     seeds: tuple[int, ...]
     run_ids: tuple[str, ...]
@@ -306,10 +333,11 @@ class SeedStatement:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """One rule's judgement of one method in one setting, with what it says of each seed that it judges alike.
+    """One rule's judgement of one method in one setting, with one statement per set of seeds judged alike.
 
-    limit: what is required, without the unit where the report knows it apart. under: which form of the figure it is, where there
-    are several.
+    Attributes:
+        limit: The requirement, without its unit if the report stores the unit separately.
+        under: Which variant of the metric is judged, if there are several.
     """
 
     rule: str
@@ -331,7 +359,12 @@ class FindingRow:
 
 @dataclass(frozen=True)
 class WaiverRow:
-    """scope: whom it is for, in words. applied: findings it waived, as `rule method, seed`; none where it is expired."""
+    """A waiver.
+
+    Attributes:
+        scope: What it covers, as text.
+        applied: The findings it waived, as `rule method, seed`; empty if it is expired.
+    """
 
     waiver: Waiver
     scope: str
@@ -340,7 +373,7 @@ class WaiverRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where editions do not judge alike. subject: scale, reference, depth, …; clauses: what each edition says, in words."""
+    """A point in which editions differ (scale, reference, depth, …). clauses: one text per edition."""
 
     subject: str
     clauses: tuple[str, ...]
@@ -348,7 +381,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One method in one setting, judged by every edition, the leading one first. why: where their outcomes differ."""
+    """One method in one setting, judged by every edition, the leading one first. why: their differences."""
 
     method: str
     setting: str
@@ -365,7 +398,7 @@ class EditionComparison:
 
 @dataclass(frozen=True)
 class EditionChange:
-    """One point in which an edition differs from the shipped one it is based on. rule: empty for the edition's own fields."""
+    """A point in which an edition differs from its built-in base. rule: "" for the edition's own fields."""
 
     rule: str
     field: str
@@ -375,7 +408,7 @@ class EditionChange:
 
 @dataclass(frozen=True)
 class ChangedEdition:
-    """An edition that is not a shipped one as it is: why, in words, and every point in which it differs."""
+    """A modified or user-supplied edition: the reason (`words`), and every point in which it differs."""
 
     edition: EditionReference
     words: str
@@ -384,7 +417,7 @@ class ChangedEdition:
 
 @dataclass(frozen=True)
 class JudgedBy:
-    """What one edition says of a method in a setting: of all seeds together, and rule by rule."""
+    """One edition's judgement of a method in a setting: of all seeds together, and rule by rule."""
 
     edition: EditionReference
     verdict: Verdict
@@ -393,8 +426,13 @@ class JudgedBy:
 
 @dataclass(frozen=True)
 class Link:
-    """text: the method's label; name: without its options. href: the HTML form, markdown: its Markdown twin, both relative
-    to the index.
+    """A link to a reporting form.
+
+    Attributes:
+        text: The method's label.
+        name: The label without options.
+        href: The HTML form, relative to the index.
+        markdown: The same form in Markdown, relative to the index.
     """
 
     text: str
@@ -407,13 +445,13 @@ class Link:
 
     @property
     def latex(self) -> str:
-        """Its LaTeX twin."""
+        """Return the path of the same form in LaTeX."""
         return f"{self.markdown.removesuffix('.md')}.tex"
 
 
 @dataclass(frozen=True)
 class Count:
-    """outcome: what is counted; links: who, left: how many more there are."""
+    """A count of one outcome. links: the forms counted; left: how many more there are."""
 
     outcome: str
     count: int
@@ -426,10 +464,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """The frozen control of one seed. checks: (subject, outcome) of every check of the audit.
+    """The frozen control of one seed.
 
-    state: verified or trusted where it is the reference, stated where it is not proven, several where controls differ,
-    absent. doubt: why it is not proven. integrity: of the control's own metrics.
+    Attributes:
+        state: verified or trusted if it is the reference, stated if it is not proven, several if controls differ,
+            absent.
+        doubt: Why it is not proven.
+        integrity: Integrity state of the control's own metrics.
+        checks: (subject, outcome) of every check of the audit.
     """
 
     seed: int
@@ -453,10 +495,7 @@ class IntegrityRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, the deviation beside it if it is a mean, and the word of the finding that speaks about just this one.
-
-    outcome: of that finding.
-    """
+    """A number, its deviation if it is a mean, and state word and outcome of the finding about this cell."""
 
     number: Number
     word: str = ""
@@ -466,7 +505,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CardLine:
-    """What a reader must know of a diagnostic, from its card."""
+    """The part of a diagnostic's card that a reader needs."""
 
     symbol: str
     line: str
@@ -475,9 +514,14 @@ class CardLine:
 
 @dataclass(frozen=True)
 class Table(Generic[T]):
-    """Numbers as a page prints them. columns: (head, run id; empty where it is no one run's). rows: each a Row, or a RowGroup.
+    """A table of numbers as a page prints it.
 
-    notes: why cells are N/A. cards: of the diagnostics that measure them. measured: how, in the words of the runs.
+    Attributes:
+        columns: (head, run id; empty if the column is not one run's).
+        rows: Each a Row or a RowGroup.
+        notes: Why cells are N/A.
+        cards: Cards of the diagnostics that measured them.
+        measured: The measuring conventions that the runs recorded.
     """
 
     title: str
@@ -490,7 +534,7 @@ class Table(Generic[T]):
 
 @dataclass(frozen=True)
 class FirstFire:
-    """epochs: in words, one a seed."""
+    """The epochs at which a rule first fired, as text, one per seed."""
 
     rule: str
     title: str

@@ -1,4 +1,4 @@
-"""skeleton: a residual network whose blocks are one layer each. Make it yours."""
+"""skeleton: a residual network whose blocks are one layer each. Replace it with yours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fa_registry.records import Option
 
 
 class Branch(nn.Module):
-    """f(h) = tanh(w h): a block returns its branch, the network adds the skip."""
+    """f(h) = tanh(w h): a block returns its branch; the network adds the skip."""
 
     def __init__(self, width, generator):
         super().__init__()
@@ -34,7 +34,7 @@ class Skeleton(Architecture):
     )
 
     def build(self, options, image_shape, classes, generator):
-        """Weights are drawn from `generator` alone: the same seed gives the same network everywhere."""
+        """Build the network from `generator` alone, so that a seed gives the same network everywhere."""
         width, inputs = int(options["d_hidden"]), math.prod(image_shape)
         return Network(
             embed=nn.Sequential(nn.Flatten(), linear(inputs, width, generator)),
@@ -45,7 +45,7 @@ class Skeleton(Architecture):
 
 
 def linear(inputs, outputs, generator):
-    """A Linear whose numbers come from the generator: torch's own constructors ask the global one."""
+    """Return a Linear with weights from the generator; torch's constructors use the global generator."""
     layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
     bound = inputs**-0.5
     for parameter in layer.parameters():

@@ -1,4 +1,4 @@
-"""skeleton: Gaussian classes around random centres. Make it yours."""
+"""skeleton: Gaussian classes around random centres. Replace it with yours."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import torch
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
 
 TRAIN, TEST, CLASSES, SHAPE = 2_560, 512, 4, (1, 4, 4)  # samples, samples, classes, (channels, height, width)
-SEED = 0  # of the data: one task for all runs, so that seeds differ in the network alone
+SEED = 0  # of the data: all runs have the same task, so that seeds differ only in the network
 
 
 class Skeleton(Dataset):
-    same_for_every_seed = True  # load does not look at the seed
+    same_for_every_seed = True  # load ignores the seed
     card = DatasetCard(
         name="skeleton",
         line="synthetic: four Gaussian classes in 16 dimensions",
@@ -23,11 +23,11 @@ class Skeleton(Dataset):
         image_shape=SHAPE,
         classes=CLASSES,
         train_samples=TRAIN,
-        sha256="",  # of the source arrays of data that are not drawn
+        sha256="",  # digest of the source arrays; empty for synthetic data
     )
 
     def load(self, device, root=None, seed=0):
-        """Images float32 (samples, channels, height, width), labels int64 (samples,), on the device."""
+        """Return images float32 (samples, channels, height, width) and labels int64 (samples,) on the device."""
         draw = torch.Generator().manual_seed(SEED)
         centres = 2 * torch.randn(CLASSES, *SHAPE, generator=draw)
         labels = torch.randint(CLASSES, (TRAIN + TEST,), generator=draw)

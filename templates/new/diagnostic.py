@@ -1,4 +1,4 @@
-"""skeleton: the share of samples whose credit points along the gradient. Make it yours."""
+"""skeleton: the share of samples whose credit points along the gradient. Replace it with yours."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Skeleton(Diagnostic):
         line="share of samples whose credit has a positive cosine with the gradient",
         quantities=(
             Metric("skeleton", "P(Γ > 0)", "share of samples", kind="pct", where="site"),
-        ),  # what pages, forms, CSV and charts call it
+        ),  # its names on pages, in forms, CSV and charts
         unit="fraction",
         range="0 to 1",
-        cannot_tell="how large the cosine is",  # what a reader must not conclude from it
+        cannot_tell="how large the cosine is",  # what readers must not conclude from it
         source="unpublished",
-        needs_credit=("skeleton",),  # lost with the run's feedback state
-        when="epoch",  # or "final": it takes many passes
+        needs_credit=("skeleton",),  # unavailable without the run's feedback state
+        when="epoch",  # or "final", if it needs many passes
     )
 
     def measure(self, observation):
-        """L+1 readings, site 0 first. What cannot be measured is a reading with a reason: never a zero, never a site less."""
+        """Return L+1 readings, site 0 first; a missing value is a reading with a reason, never 0."""
         cosines = observation.alignments  # (L+1, N), nan where a norm is zero or not finite
         if cosines is None:
             return Measured(sites={"skeleton": missing(observation.sites, observation.no_credits)})

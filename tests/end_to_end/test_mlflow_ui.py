@@ -205,7 +205,7 @@ def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
 def test_the_audits_note_leads_to_the_runs_side_by_side(site, page):
     page.goto(f"{site.experiment}/runs/{site.only('audit').run_id}")
     with page.expect_popup() as opened:
-        page.get_by_role("link", name="The runs side by side").click()
+        page.get_by_role("link", name="Table of all runs").click()
     expect(opened.value.get_by_text("Group: dfa", exact=True)).to_be_visible()
 
 

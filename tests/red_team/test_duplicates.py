@@ -55,7 +55,7 @@ def test_a_seed_that_was_trained_four_times_is_one_seed_in_figures_forms_and_cla
         assert run.verdict == alone.runs[0].verdict
     assert not any(" of 6 seeds" in claim.text or "1, 1" in claim.text for claim in claims(group.runs))
     text = form(store, "bp")
-    assert text.count("Not counted, since of a seed the newest complete run counts: seed 1, run ") == 3
+    assert text.count("Not counted (only the newest complete run of a seed counts): seed 1, run ") == 3
     assert " of 6 seeds" not in text and "seeds: 1, 1" not in text
     (remark,) = [one for one in report.remarks if one.startswith("Seed 1 of bp")]
     assert "has 4 runs and counts once" in remark and f"run {again[-1]} counts, the newest complete one" in remark

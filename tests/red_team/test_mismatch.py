@@ -83,7 +83,7 @@ def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
     assert "1 run is NOT JUDGED, integrity failure:" in index and "1 mismatch" in index
     (form,) = (store.folder / "pages" / "forms").glob("dfa*.md")
     text = form.read_text(encoding="utf-8")
-    assert "**Not judged, and in none of these figures:** seed 2" in text
+    assert "**Not judged, and not included in these metrics:** seed 2" in text
     assert f"| dfa | 2 | {run_id}" not in text
     assert "**figures**: 2 agree, 1 differ" in text and "**tables**: 3 agree" in text
     latex = form.with_suffix(".tex").read_text(encoding="utf-8")

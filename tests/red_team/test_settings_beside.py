@@ -34,7 +34,7 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     outcome, evidence = answer(report)
     line = "tried beside with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
     assert outcome == "violated" and line in evidence
-    assert "Tried beside" in page and "learning_rate 0.0010000001 instead of 0.001" in page
+    assert "Similar settings" in page and "learning_rate 0.0010000001 instead of 0.001" in page
     assert "tried beside, within 1 %: seed 4 of dfa" in output
     assert answer(report, "fa")[0] == "avoided"  # nothing was tried beside fa
 
@@ -60,7 +60,7 @@ def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):
 def test_another_setting_is_not_beside(store, arguments):
     train("--method", "dfa", "--seed", "4", *arguments, recipe="" if arguments else "learning_rate=0.00102")
     report, page, _ = run_audit(store)
-    assert report.choice.beside == () and "Tried beside" not in page and answer(report)[0] == "avoided"
+    assert report.choice.beside == () and "Similar settings" not in page and answer(report)[0] == "avoided"
 
 
 def rate(value, **changes):

@@ -80,7 +80,7 @@ ELSEWHERE = re.compile(
     r"<style>.*?</style>|<figure.*?</figure>|[Rr]equired[^<\n|]*"
     r"|test accuracy above the frozen controls?|<ul class=\"notes\">.*?</ul>"
     r"|<section[^>]*aria-labelledby=\"(?:pitfalls|figures|identification|citations)\">.*?</section>"
-    r"|^## Pitfalls.*|^\\fasection{Pitfalls.*|^(?:- \*\*|\\item \\textbf)[^\n]*Cannot tell[^\n]*$",
+    r"|^## Pitfalls.*|^\\fasection{Pitfalls.*|^(?:- \*\*|\\item \\textbf)[^\n]*Cannot show[^\n]*$",
     re.DOTALL | re.MULTILINE,
 )
 

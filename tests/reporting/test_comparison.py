@@ -73,7 +73,7 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
-    assert made.remarks[0] == "dfa also ran in mnist · resmlp, where the others did not: left out."
+    assert made.remarks[0] == "dfa also ran in mnist · resmlp, but the others did not: left out."
 
 
 def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
@@ -252,7 +252,7 @@ def test_the_same_bytes_twice(context, tmp_path):
 def test_a_page_without_room_says_where_the_numbers_are(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "ROOM", 1)
     crowded = Page(render_comparison(compare_context(rich, groups(rich)), tmp_path).read_text("utf-8"))
-    assert "Its numbers are in the files of its runs: this page has no room for them." in crowded.words
+    assert "Its numbers are in the files of its runs, because they do not fit on this page." in crowded.words
 
 
 def test_foreign_names_are_text(context, tmp_path, hostile):

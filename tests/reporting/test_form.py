@@ -124,7 +124,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == said
         for kind in ("html", "md", "tex"):
             text = written.render(f"form.{kind}.j2", variables(context))
-            assert ("by the sampling of 360 test samples alone" in text) == said
+            assert ("from the sampling of 360 test samples alone" in text) == said
 
 
 def test_a_form_that_is_not_there_has_no_words(tmp_path):
@@ -239,7 +239,7 @@ def test_without_a_study_the_new_runs_are_audited_and_waivers_are_said(made):
     assert line.startswith(
         "fa-registry audit --run RUN --edition 2026-11 --waivers waivers.toml  # RUN: the id of each"
     )
-    assert line.endswith("; with the waivers.toml whose waivers this report names")
+    assert line.endswith("; with the waivers.toml that contains this report's waivers")
 
 
 def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
@@ -268,7 +268,7 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     )
     assert completion_commands([run], (dataclasses.replace(gone, spec=None),), bare) == ()
     many = [dataclasses.replace(gone, spec=dataclasses.replace(run.record.spec, seed=seed)) for seed in range(20)]
-    assert completion_commands([], many, bare)[-2] == "# and 8 more runs, which audit.json names"
+    assert completion_commands([], many, bare)[-2] == "# and 8 more runs, listed in audit.json"
 
 
 def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_trained(report):
@@ -277,10 +277,10 @@ def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_t
     spec = dataclasses.replace(run.record.spec, seed=9)
     broken = Exclusion("d" * 32, "bp s9", "cannot be measured again:\nno data", spec=spec, kind="broken")
     assert completion_commands([run], (broken,), bare) == (
-        "# no command mends bp s9: cannot be measured again: no data",
+        "# no command repairs bp s9: cannot be measured again: no data",
     )
     assert completion_commands([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith(
-        "# no command mends"
+        "# no command repairs"
     )
     killed = dataclasses.replace(broken, kind="half-written")
     assert completion_commands([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
@@ -291,7 +291,7 @@ def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_t
 def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
     run = next(run for run in report.runs if run.record.spec.control == "none")
     gone = Exclusion("", "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
-    own = "  # my; study: give the path of the study.toml that has this name"
+    own = "  # my; study: replace it with the path of the study.toml that has this name"
     for name, remark in (("my;\nstudy", own), ("digits", "")):
         train, audit = completion_commands(
             [run], (gone,), dataclasses.replace(report, choice=SelectionSummary(name), waivers=())
@@ -305,7 +305,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
     sources = Sources.of(whole)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
-    shown = [name for name, text in rich_pages.items() if "What completes it:" in text]
+    shown = [name for name, text in rich_pages.items() if "These commands complete it:" in text]
     assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
     assert not any(name.startswith("forms/bp-") for name in shown)
 

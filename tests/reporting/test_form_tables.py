@@ -142,8 +142,8 @@ def test_where_one_seed_measured_it_the_other_says_that_it_did_not(rich):
     first, second = runs_of(rich, "dfa")
     tables = site_tables([first, measuring(second, rho=None)], rich)
     line = next(row for table in tables for row in table.rows if row.name == "rho").rows[1]
-    assert {cell.number.reading for cell in line.cells} == {Reading(None, "this quantity was not measured")}
-    assert "ρ: this quantity was not measured" in tables[-1].notes
+    assert {cell.number.reading for cell in line.cells} == {Reading(None, "this metric was not measured")}
+    assert "ρ: this metric was not measured" in tables[-1].notes
 
 
 def test_a_run_that_measured_nothing_keeps_the_core_without_sites(dfa, report):
@@ -162,7 +162,7 @@ def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
     table = site_tables([run], report)[0]
     line = next(row for row in table.rows if row.name == "gain").rows[0]
     assert [cell.number.reading.value is None for cell in line.cells] == [False, False, True, True, True]
-    assert f"{DECLARED['gain'].symbol}: this quantity was not measured at this site" in table.notes
+    assert f"{DECLARED['gain'].symbol}: this metric was not measured at this site" in table.notes
 
 
 def test_of_the_drifts_the_largest_few_and_the_blocks_together(rich):

@@ -56,7 +56,7 @@ def test_an_audits_note_counts_verdicts_and_links_every_form_worst_first(notes):
     links = [link for _, link in notes.sources.forms]
     failed = sum(link.verdict.outcome == "fail" for link in links)
     assert first.startswith(f"**{failed} FAIL**")
-    assert first.endswith("[The whole audit](#/a/index.html) · [The runs side by side](#/table)")
+    assert first.endswith("[The whole audit](#/a/index.html) · [Table of all runs](#/table)")
     listed = [line for line in rest if line.startswith("- [")]
     assert len(listed) == len(links) and all(any(f"](#/a/{link.href})" in line for line in listed) for link in links)
     assert "FAIL" in listed[0] or "DIVERGED" in listed[0]

@@ -165,8 +165,8 @@ def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than these",
-        "Its numbers are in audit.json: this page has no room for them",
-        "Every seed's own numbers and run are in its form",
+        "Its numbers are in audit.json, because they do not fit on this page",
+        "Every seed's numbers and run are in its form",
         "7 more of 9 are not on this page",
         "2 more of 4 are not on this page: every form shows the verdicts of all editions",
     ):

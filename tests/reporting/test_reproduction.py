@@ -109,9 +109,9 @@ def test_a_form_shows_the_figures_of_its_own_runs(figure_pages):
             shown = words_of(section(text, "reproduction"))
             assert "95.0 % ± 1.0 % (3)" in shown and "cifar10" in shown and "ep" not in shown.split()
         elif name.startswith("forms/dfa"):
-            assert "No figure could be tested" in section(text, "reproduction")
+            assert "No published value could be tested" in section(text, "reproduction")
     markdown = next(text for name, text in of_kind(figure_pages, ".md").items() if name.startswith("forms/dfa"))
-    assert "no published figure is about these runs" in markdown
+    assert "no published value is about these runs" in markdown
 
 
 def test_foreign_words_are_words(figure_pages):

@@ -119,7 +119,7 @@ def test_an_edition_that_left_a_run_out_is_no_error(report, compared):
     assert [verdict.label for verdict in row.verdicts] == [row.verdicts[0].label, "not judged"]
 
 
-BESIDE = "in none of these figures"
+BESIDE = "not included in these metrics"
 
 
 def missing(report, method, **changes):

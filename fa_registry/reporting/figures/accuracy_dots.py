@@ -1,4 +1,7 @@
-"""Accuracy of every seed of every method, above the band of the frozen controls and the line a method has to pass."""
+"""Figure of the accuracy of every seed and method.
+
+It shows the band of the frozen controls and the line that a method has to pass.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +38,16 @@ from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 from fa_registry.text_safety import escape_control
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
-MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name
+MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
 ROW, TOP, BOTTOM = 0.2, 0.36, 0.42  # inches
 COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance")
 
 
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """Collect one row a run, in the order of the groups.
+    """Return one row per run, in the order of the groups.
 
-    Columns `chance`: the accuracy of a guess, NaN where it is not known. `line`: the frozen controls' mean plus the margin (pp) of
-    the rule that asks for one, NaN where none does.
+    Column `chance` is the accuracy of guessing, NaN if unknown. Column `line` is the frozen controls' mean plus the
+    margin (pp) that a rule requires, NaN without such a rule.
     """
     rule, margin, line = _line(groups)
     rows = [
@@ -59,7 +62,7 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
-    """(rule, margin in percentage points, accuracy it asks for), of the first finding on a margin over the frozen control."""
+    """Return (rule, margin in percentage points, required accuracy) of the first finding on the margin."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
         quantity_of("accuracy"),
@@ -71,11 +74,11 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
 
 
 def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
-    """The figure of one setting; None where no run has an accuracy."""
+    """Return the figure of one setting; None if no run has an accuracy."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    caption = "A dot a seed, a bar at their mean, over the whole test set."
+    caption = "One dot per seed and a bar at their mean, over the whole test set."
     caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
     text = _line_in_text(frame)
     caption += f" The dashed line is {text}." if text else ""
@@ -89,7 +92,7 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
         f"{TITLE}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
         data_uri(drawn),
-        "Accuracy over the whole test set, one column a seed",
+        "Accuracy over the whole test set, one column per seed",
         tuple(f"seed {seed}" for seed in _seeds(frame)),
         _table(frame),
         drawn=drawn,
@@ -131,7 +134,7 @@ def _number(cell: pd.Series | None) -> Number:
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """The picture of these numbers, nothing else."""
+    """Draw these numbers."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
@@ -163,7 +166,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:
-    """The frozen band, and the line with its name."""
+    """Draw the frozen band, the chance line and the labelled limit."""
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)

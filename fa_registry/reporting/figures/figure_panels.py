@@ -1,4 +1,4 @@
-"""One figure drawn in inches from its top left corner: small multiples without the cost of one Axes each."""
+"""A figure drawn in inches from its top left corner: small multiples without one Axes each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas, 
 from fa_registry.reporting.labels import short_names
 from fa_registry.text_safety import escape_control
 
-WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
+WIDTH = 5.0  # inches, as for trajectories, so that letters have one size on the page, on phones too
 SMALL, LABEL = 7.0, 8.0  # points
-Edges = tuple[float, float, float, float]  # what a panel's left, right, lower and upper edge mean
-ACROSS, MOST, LETTERS = 3, 24, 21  # small multiples a row and a figure; letters of a name
+Edges = tuple[float, float, float, float]  # values at a panel's left, right, lower and upper edge
+ACROSS, MOST, LETTERS = 3, 24, 21  # small multiples per row and per figure; characters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around small multiples
 
 
 class DrawingSurface:
-    """A drawing of a given height. Every method takes places in inches, right and down."""
+    """A drawing of a given height. Every method takes positions in inches, right and down."""
 
     def __init__(self, height: float, dpi: int):
         self._canvas = Canvas(WIDTH, height, dpi)
@@ -31,7 +31,7 @@ class DrawingSurface:
         self.axes.set_axis_off()
 
     def text(self, x: float, y: float, description: str, **look: object) -> None:
-        """Letters at a place; foreign text shows what it hides."""
+        """Write text at a position, with control characters escaped because the text is untrusted."""
         given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
         self.axes.text(x, y, escape_control(description), **(given | look))
 
@@ -44,7 +44,7 @@ class DrawingSurface:
 
 @dataclass(frozen=True)
 class PanelFrame:
-    """A panel, in inches, and what its edges mean: x from `first` to `last`, y from `low` (its bottom) to `high`."""
+    """A panel in inches with its axis ranges: x from `first` to `last`, y from `low` (bottom) to `high`."""
 
     left: float
     top: float
@@ -73,11 +73,7 @@ class PanelFrame:
 def small_multiples(
     sheet: DrawingSurface, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
 ) -> Iterator[tuple[str, PanelFrame, bool]]:
-    """A panel a method, ACROSS a row, with its name and its left and lower edge: (method, panel, first of its row).
-
-    methods: method → what the edges of its panel mean. head: inches above the first row; high: of a panel.
-    names: of the level axis, below the last panel of a column, and of the upright one, over the first of a row.
-    """
+    """Draw one panel per method with name and axes, ACROSS per row; yield (method, panel, first of row)."""
     wide = (WIDTH - LEFT - 0.12) / ACROSS
     shown = short_names(list(methods), LETTERS)
     for place, ((method, edges), name) in enumerate(zip(methods.items(), shown, strict=True)):
@@ -93,12 +89,12 @@ def small_multiples(
 
 
 def height_of(count: int, head: float, high: float) -> float:
-    """Inches of a figure of so many small multiples."""
+    """Return the height in inches of a figure with `count` small multiples."""
     return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
 
 
 def padded(values: Iterable[float], least: float) -> tuple[float, float]:
-    """The range that shows these values with a margin, at least `least` wide; around 0 where there are none."""
+    """Return the range of these values with a margin, at least `least` wide; around 0 without values."""
     known = [value for value in values if math.isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
     margin = max(0.06 * (high - low), (least - (high - low)) / 2)
@@ -110,5 +106,5 @@ def data_uri(image: bytes) -> str:
 
 
 def from_frame(value: float, reason: str) -> Reading:
-    """The reading that a twin holds as a number, NaN where there is none, and a reason."""
+    """Return the reading of a frame row: its number, or its reason if the number is NaN."""
     return Reading(float(value)) if value == value else Reading(None, reason)

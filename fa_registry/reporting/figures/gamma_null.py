@@ -1,4 +1,4 @@
-"""Γ of every site against its null: what the credit of fresh feedback of the same kind would have reached."""
+"""Γ of every site against its null: the Γ that fresh feedback of the same kind would have reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
-DEVIATIONS = 2  # of the null's draws, half the band
+DEVIATIONS = 2  # standard deviations of the null's draws in half the band
 HEAD, PANEL = 0.5, 0.95  # inches
 COLUMNS = ("method", "seed", "run_id", "site", "exact", "gamma", "low", "high", "reason", "no_null")
 
@@ -38,9 +38,13 @@ TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
 
 
 def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a run and site of methods that have a null. low, high: its mean and DEVIATIONS standard deviations of draws.
+    """Return one row per run and site, for methods that have a null.
 
-    cards: of the report; they say at which sites the credit is exact by construction.
+    `low` and `high` are the null's mean ± DEVIATIONS standard deviations of its draws.
+
+    Args:
+        groups: The groups of one setting.
+        cards: The report's cards; they list the sites where the credit is exact by construction.
     """
     rows = [
         row
@@ -69,13 +73,13 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
 
 
 def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
-    """The figure of one setting; None where no method has a null."""
+    """Return the figure of one setting; None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "A panel a method, a dot a seed, the line their mean. The grey band is the null: mean ± "
+        "One panel per method, one dot per seed, a line at their mean. The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
         "Γ inside it is no evidence of alignment."
     )
@@ -86,7 +90,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     drawn = draw(numbers, dpi)
     return FigurePanel(
         TITLE,
-        f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_text(numbers))}.",
+        f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
         data_uri(drawn),
         "Mean Γ over seeds and the ends of the null band, by site",
@@ -97,7 +101,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
 
 
 def _reason_of_first(record: RunRecord) -> str:
-    """Return why Γ of site 0 has no value; empty where it has one."""
+    """Return why Γ of site 0 has no value; "" if it has one."""
     return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
@@ -120,7 +124,7 @@ def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """By site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
+    """Return by site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
     sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
     means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
     sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
@@ -137,7 +141,7 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 
 
 def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """The picture of these numbers, nothing else."""
+    """Draw these numbers."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     shown = numbers[numbers["method"].isin(methods)]
@@ -159,12 +163,12 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _key(sheet: DrawingSurface) -> None:
-    """What the marks are, in a line over all panels."""
+    """Draw the legend in one line above all panels."""
     at = 0.11
     sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
-    sheet.text(LEFT + 0.15, at, "a seed")
+    sheet.text(LEFT + 0.15, at, "one seed")
     sheet.lines([[(LEFT + 0.7, at), (LEFT + 0.95, at)]], PALETTE[0], linewidths=1.3)
-    sheet.text(LEFT + 1.02, at, "their mean")
+    sheet.text(LEFT + 1.02, at, "mean")
     sheet.axes.add_patch(Rectangle((LEFT + 1.8, at - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
     sheet.text(LEFT + 2.12, at, "null: fresh feedback of the same kind")
 
@@ -182,7 +186,7 @@ def _panel(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame) -> None:
     dots = rows[~rows["exact"]].dropna(subset="gamma")
     places = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
     sheet.axes.plot(*places, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
-    for site in sites.index[sites["exact"]]:  # Γ = 1 there: drawn at the edge, it would squeeze all other sites
+    for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, otherwise it would squeeze all other sites
         sheet.axes.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):
         sheet.text(box.left + box.width / 2, box.top + 0.3, "no number", ha="center", color=TICK)

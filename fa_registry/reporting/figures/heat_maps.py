@@ -1,4 +1,4 @@
-"""Site × epoch heat maps of growth and Γ, a small multiple a method: where in depth and when in training it happens."""
+"""Heat maps of growth and Γ by site and epoch, one small multiple per method."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
-BY_SITE = (  # of RunRecord.by_site
+BY_SITE = (  # metrics of RunRecord.by_site
     Panel(
         "growth",
         f"{quantity_of('growth').title} by site and epoch",
@@ -61,9 +61,14 @@ BY_SITE = (  # of RunRecord.by_site
 
 
 def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a method, site and epoch: the mean over its seeds. NaN exactly where `reason` says why; controls are left out.
+    """Return the mean over seeds by method, site and epoch; controls are left out.
 
-    cards: of the report; they say at which sites Γ is exact by construction. A method of which all are is left out there.
+    A value is NaN exactly if `reason` explains why. Methods whose sites are all exact are left out.
+
+    Args:
+        panel: The metric.
+        groups: The groups of one setting.
+        cards: The report's cards; they list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
     made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
@@ -94,7 +99,7 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 
 def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
-    """The figures of one setting, of the quantities that were followed site by site."""
+    """Return the figures of one setting, one per metric that was recorded by site."""
     made = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
     return tuple(panel_value for panel_value in made if panel_value)
 
@@ -123,7 +128,7 @@ def _panel(
 
 
 def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None) -> str:
-    text = f"{panel.axis}: a panel a method, {quantity_of(panel.quantity).mean} mean over seeds."
+    text = f"{panel.axis}: one panel per method, {quantity_of(panel.quantity).mean} mean over seeds."
     text += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
     text += " Blue is positive, orange negative." if not panel.log else ""
     text += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
@@ -134,12 +139,12 @@ def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None
 
 
 def _nowhere(numbers: pd.DataFrame) -> pd.Series:
-    """Sites at which the quantity does not exist, such as the growth of the first: no epoch has a number."""
+    """Return the sites where the metric does not exist (no number at any epoch), such as growth at site 0."""
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
-    """The last epoch's extremes, method by method."""
+    """Yield a sentence per method with the extremes of its last epoch."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
         if not len(last):
@@ -163,7 +168,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> RenderedFigure:
-    """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
+    """Draw these numbers. threshold: of the rule that judges the metric."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     shown = numbers[numbers["method"].isin(methods)]
     sites = shown[~_nowhere(shown)]["site"]
@@ -175,7 +180,10 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
     for method, box, first in small_multiples(sheet, edges, HEAD, PANEL, ("epoch", "site l")):
         _cells(sheet, box, shown[(shown["method"] == method) & shown["site"].isin(set(sites))], scale)
-        for epoch, side in ((0, "left"), (int(box.last), "right")):  # inwards, so that two panels' ends do not meet
+        for epoch, side in (
+            (0, "left"),
+            (int(box.last), "right"),
+        ):  # inwards, so that the labels of adjacent panels do not overlap
             sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
@@ -184,12 +192,12 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
 
 
 def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """A field an epoch and site, as wide as the epochs until the next one that is drawn."""
+    """Draw one cell per epoch and site; it extends halfway to the neighbouring epochs."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[place]), box.x(edges[place + 1])) for place, epoch in enumerate(epochs)}
     fields, colours = [], []
-    counted = rows[~rows["exact"]]  # Γ = 1 at the others, whatever is trained
+    counted = rows[~rows["exact"]]  # at the others Γ = 1 by construction
     for site, epoch, value in zip(counted["site"], counted["epoch"], counted["value"], strict=True):
         (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
@@ -200,26 +208,29 @@ def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Sc
             sheet.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
     for site in sorted(set(rows.loc[rows["exact"], "site"])):
         sheet.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
-    # soft edges between fields would be seams
+    # antialiased edges between cells would be visible as seams
     cells = PolyCollection(fields, facecolors=colours, linewidths=0, antialiaseds=False)
     sheet.axes.add_collection(cells, autolim=False)
 
 
-# Colours of heat maps, in steps: told apart by lightness alone, so in print and under every colour blindness.
+# Colours of heat maps, in steps that differ in lightness: readable in print and with any colour blindness.
 
 
 WHITE, BLUE, DARK_BLUE = "#f4f8fb", "#4a97cc", "#00395c"
 ORANGE, DARK_ORANGE, HATCH = "#ee9350", "#571c00", "#a9afb6"
-STEPS, STEPS_BELOW = 6, 10  # of a ramp; of the one below a limit, where most fields lie
+STEPS, STEPS_BELOW = 6, 10  # of a ramp; of the ramp below a limit, which contains most cells
 SIDES = ((ORANGE, DARK_ORANGE), (BLUE, DARK_BLUE))
-LENGTH, THICK = 2.9, 0.11  # inches, of the bar
+LENGTH, THICK = 2.9, 0.11  # inches, of the colour bar
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Fields of colour between edges. ticks: (edge, words) on the bar; logarithmic: edges are decimal logarithms.
+    """Colours between edges.
 
-    limit: the edge at which a rule starts to fire.
+    Attributes:
+        ticks: (edge, label) on the colour bar.
+        logarithmic: Whether edges are decimal logarithms.
+        limit: The edge at which a rule starts to fire.
     """
 
     edges: tuple[float, ...]
@@ -229,7 +240,7 @@ class Scale:
     limit: float | None = None
 
     def colour(self, value: float) -> str:
-        """Of a finite value; what is beyond the ends has the ends' colour."""
+        """Return the colour of a finite value; values beyond the ends have the ends' colours."""
         if self.logarithmic:
             value = math.log10(value) if value > 0 else self.edges[0]
         inner = self.edges[1:-1]
@@ -237,7 +248,7 @@ class Scale:
 
 
 def growth(values: Iterable[float], threshold: float | None) -> Scale:
-    """From 1 in blue up to the threshold, in orange beyond it: the colour says whether the rule fires."""
+    """Return a scale that is blue from 1 up to the threshold and orange above it, where the rule fires."""
     known = [math.log10(value) for value in values if value > 0] or [0.0]
     low = min(0.0, math.floor(10 * min(known)) / 10)
     if threshold is None or threshold <= 0:
@@ -251,7 +262,7 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """parts: (first edge, last edge, first colour, last colour, fields), one after the other up the scale."""
+    """Join (first edge, last edge, first colour, last colour, number of colours), in ascending order."""
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:
@@ -264,10 +275,10 @@ def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold:
 
 
 def signed(values: Iterable[float]) -> Scale:
-    """Around 0: blue above, orange below, white in the middle."""
+    """Return a scale around 0: blue above, orange below, white in the middle."""
     reach = max((abs(value) for value in values), default=0.0)
     reach = max(0.1, math.ceil(10 * reach) / 10)
-    count = 2 * STEPS + 1  # the middle field lies around 0
+    count = 2 * STEPS + 1  # the middle colour is centred on 0
     below, above = ((*ramp(WHITE, middle, 4)[1:], *ramp(middle, end, 4)[1:]) for middle, end in SIDES)
     colours = (*below[::-1], WHITE, *above)
     ticks = tuple((value, compact(value)) for value in (-reach, 0.0, reach))
@@ -275,7 +286,7 @@ def signed(values: Iterable[float]) -> Scale:
 
 
 def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
-    """Colours from one to the other, both included."""
+    """Return `count` colours from start to end, both included."""
     return tuple(map(to_hex, np.linspace(to_rgb(start), to_rgb(end), count)))
 
 
@@ -284,7 +295,7 @@ def _power(power: float) -> str:
 
 
 def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float) -> None:
-    """The colours side by side with the numbers at their ends; the rule's limit as a line across."""
+    """Draw the colour bar with numbers at its ends, and the rule's limit as a line across it."""
     first, last = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> float:

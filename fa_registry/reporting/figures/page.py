@@ -1,4 +1,4 @@
-"""Figures as a page holds them: data URI, alt text, caption and their numbers, as many as the page has room for."""
+"""Figures of a page, as many as it has space for: data URI, alt text, caption and their numbers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigures, Truncated
 
 Figured = TypeVar("Figured", Picture, FigurePanel)
-PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and for its figures however long the rest of it is
+PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
-# about, as the template writes them
+FEW, FEW_RUNS = 4, 90  # up to this many settings and runs, figures have the higher resolution
+# approximate sizes, as the template writes them
 FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
 PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 
@@ -43,11 +43,18 @@ PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Truncated[SettingFigures]:
-    """The figures, setting by setting until the page is full; a method keeps its colour over all trajectories.
+    """Return the figures, setting by setting until the page is full.
 
-    First every setting gets its trajectories and its accuracies, the first one whatever they take; then what room is left
-    goes to the figures site by site. A figure gives up its table, whose numbers audit.json holds too, before it is left out.
-    cards: the report's, which know where Γ is exact. room: bytes.
+    A method has the same colour in all trajectories. Every setting first gets its trajectories and accuracies (the
+    first
+    setting regardless of their size); the remaining space is for the figures by site. If a figure does not fit, its
+    table
+    is dropped first, whose numbers are also in audit.json.
+
+    Args:
+        groups: The groups, ordered by setting.
+        cards: The report's cards; they list the sites where Γ is exact.
+        room: Bytes for the figures.
     """
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
@@ -68,14 +75,14 @@ def setting_figures(
 
 
 def bytes_left(page: int) -> int:
-    """Bytes for the figures of a page that has so many without them."""
+    """Return the bytes for figures of a page that has `page` bytes without them."""
     return max(LEAST_ROOM, PAGE - page)
 
 
 def _with_sites(
     part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], dpi: int, room: int
 ) -> tuple[SettingFigures, int]:
-    """The part with as many of its figures site by site as fit, and the room that is left: none where one did not."""
+    """Add the figures by site that fit; return the part and the remaining bytes (0 if one did not fit)."""
     if room <= 0:
         return replace(part, full=False), 0
     fitting = list(part.plates)
@@ -88,7 +95,7 @@ def _with_sites(
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
-    """The figures with their tables where these fit, without them where not; and the room that is then left."""
+    """Return the figures, without tables if these do not fit, and the remaining bytes."""
     whole = room - sum(map(size_of, figures))
     if whole >= 0:
         return tuple(figures), whole
@@ -97,12 +104,12 @@ def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...],
 
 
 def _bare(figure: Figured) -> Figured:
-    """A figure without its table of numbers."""
+    """Return the figure without its table of numbers."""
     return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
 
 
 def size_of(figure: Picture | FigurePanel) -> int:
-    """Bytes of the page that the figure and its table take, about."""
+    """Return the approximate bytes of the figure and its table on the page."""
     bare = len(figure.uri) + len(figure.alt.encode())
     if isinstance(figure, Picture):
         table = TABLE_BYTES + len(figure.rows) * (ROW_BYTES + NUMBER_BYTES * len(figure.epochs))
@@ -118,14 +125,14 @@ def _has_accuracy(groups: Sequence[Group]) -> bool:
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """The groups come setting by setting."""
+    """Return the groups of each setting; they are already ordered by setting."""
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
 def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = f"{panel.axis} by epoch. One colour a method, one line a seed"
+    caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
     caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls' final accuracy"
     rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
@@ -145,7 +152,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
 
 
 def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
-    """The figure in words: where every run starts and ends."""
+    """Return the figure's alternative text: the first and last value of every run."""
     runs = []
     for group in groups:
         for run in group.runs:

@@ -1,6 +1,6 @@
-"""How every figure looks, and the canvas it is drawn on: small PNG, the same bytes whatever the user's settings are.
+"""Style and canvas of all figures: small PNG files, independent of the user's settings.
 
-Matplotlib's object interface only: pyplot keeps global state, and a library must not change its user's rcParams.
+Only matplotlib's object interface is used: pyplot has global state, and a library must not change its user's rcParams.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from PIL import Image
 from fa_registry.protocol.grouping import Group
 from fa_registry.reporting.labels import group_label
 
-SHADES = 3  # of a colour between itself and white: what smooth edges need
-LARGEST = 256  # colours of a palette
-# Formats for paper → what matplotlib would write into them of its own, taken out.
+SHADES = 3  # of a colour between itself and white, for smooth edges
+LARGEST = 256  # number of colours of a palette
+# Formats for paper → the metadata that matplotlib would add, removed for reproducible bytes.
 VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
     {
         "svg": MappingProxyType({"Date": None, "Creator": None}),
@@ -35,9 +35,11 @@ LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
 
 
 class RenderedFigure(bytes):
-    """A figure as PNG, which can be written for paper too: the same bytes again, since no date and no random id is in them.
+    """A figure as PNG that can also be written as a vector file.
 
-    The figure itself is private: templates that a user brings see this object, and must not have what writes files.
+    Both have reproducible bytes: no date and no random id. The matplotlib figure is private, because user templates
+    get
+    this object and must not be able to write files.
     """
 
     def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
@@ -46,7 +48,7 @@ class RenderedFigure(bytes):
         return made
 
     def vector(self, kind: str) -> bytes:
-        """kind: one of VECTORS."""
+        """Return the figure in a format of VECTORS."""
         stream = io.BytesIO()
         with styled():
             self._figure.savefig(stream, format=kind, metadata=VECTORS[kind])
@@ -54,40 +56,43 @@ class RenderedFigure(bytes):
 
 
 class Canvas:
-    """A figure of so many inches, and its pixels. To be made and drawn inside of `styled`."""
+    """A figure of a given size in inches, and its pixels. Create and draw it inside `styled`."""
 
     def __init__(self, width: float, height: float, dpi: int):
         self.figure = Figure(figsize=(width, height), dpi=dpi)
         self._pixels = FigureCanvasAgg(self.figure)
 
     def png(self, flat: Iterable[str], used: Iterable[str]) -> RenderedFigure:
-        """The figure as it is now, by the colours that were drawn with; see `compressed`."""
+        """Return the present figure in a palette of the colours used; see `compressed`."""
         self._pixels.draw()
         return RenderedFigure(compressed(np.asarray(self._pixels.buffer_rgba()), flat, used), self.figure)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches from the upper left corner, so that one panel more does not move the others."""
+    """Add axes at a position in inches from the upper left corner, independent of other panels."""
     wide, high = figure.get_size_inches()
     return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, about `most` steps of them at most."""
+    """Return round numbers from low to high, in about `most` steps or fewer."""
     places = MaxNLocator(nbins=most, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [place for place in places if low <= place <= high]
 
 
 def whole_ticks(last: int, most: int = 4) -> list[int]:
-    """Whole numbers of 0..last in equal steps, `most` of these at most."""
+    """Return whole numbers of 0..last in at most `most` equal steps."""
     places = MaxNLocator(nbins=most, integer=True, min_n_ticks=1).tick_values(0, last)
     return [round(place) for place in places if 0 <= place <= last]
 
 
 def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:
-    """PNG without metadata, a quarter of its size in true colour. pixels: (height, width, 4), drawn on white.
+    """Return a PNG without metadata, a quarter of its size in true colour.
 
-    used: the colours drawn with, of which lines and letters have soft edges. flat: those without any.
+    Args:
+        pixels: (height, width, 4), drawn on white.
+        flat: Colours without soft edges.
+        used: Colours of lines and letters, which have soft edges.
     """
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for shade in shades(flat, used) for part in shade])
@@ -98,7 +103,7 @@ def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> 
 
 
 def shades(flat: Iterable[str], used: Iterable[str]) -> list[tuple[int, ...]]:
-    """White, the flat colours, and each of the used ones with its way to white."""
+    """Return white, the flat colours, and each used colour with its steps towards white."""
     ways = [
         tuple(round(255 * (1 - (1 - part) * step / SHADES)) for part in to_rgb(colour))
         for colour in dict.fromkeys(used)
@@ -108,19 +113,19 @@ def shades(flat: Iterable[str], used: Iterable[str]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([(255, 255, 255), *plain, *ways]))[:LARGEST]
 
 
-# Okabe and Ito's palette without its yellow, which vanishes on white: told apart under every common colour blindness.
+# Okabe and Ito's palette without yellow (invisible on white): distinguishable with any common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = (
     "-",
     (0, (5, 1.5)),
     (0, (1, 1)),
     (0, (4, 1, 1, 1)),
-)  # after the palette's end the next dash pattern tells methods apart
+)  # after the last colour, the next dash pattern distinguishes methods
 CONTROL, FRAME, TICK = "#767676", "#8b949e", "#57606a"
 INK, GRID, LIMIT = "#1f2328", "#e3e6ea", "#a40e26"
 STYLE: Mapping[str, object] = MappingProxyType(
     {
-        "font.family": "DejaVu Sans",  # ships with matplotlib, so that every machine draws the same pixels
+        "font.family": "DejaVu Sans",  # part of matplotlib, so that every machine draws the same pixels
         "font.size": 9.0,
         "mathtext.fontset": "dejavusans",
         "axes.edgecolor": FRAME,
@@ -130,7 +135,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
-        "axes.titley": 1.0,  # said, it need not be found out by measuring all tick labels
+        "axes.titley": 1.0,  # a fixed value avoids measuring all tick labels
         "axes.titlelocation": "left",
         "axes.titlesize": 8.5,
         "axes.titlepad": 3,
@@ -145,22 +150,22 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "ytick.color": TICK,
         "text.color": INK,
         "svg.hashsalt": "fa_registry",
-        "text.parse_math": False,  # names are foreign text; a `$` in one is no formula
+        "text.parse_math": False,  # names are untrusted text; a `$` in a name is no formula
     }
 )
-DPI, DPI_OF_MANY = 140, 116  # of one figure, and of those of a page that holds many
+DPI, DPI_OF_MANY = 140, 116  # of a figure; of a figure on a page with many
 LIMIT_DASH = (0, (4, 2))
 CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
 
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:
-    """method label → (colour, dash), by the order in which methods first appear; controls are grey."""
+    """Return method label → (colour, dash) in order of first appearance; controls are grey."""
     trained = in_order(group_label(group) for group in groups if not group.control)
     return trained | {group_label(group): (CONTROL, "--") for group in groups if group.control}
 
 
 def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """label → (colour, dash), by first appearance."""
+    """Return label → (colour, dash) in order of first appearance."""
     return {
         label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
         for index, label in enumerate(dict.fromkeys(labels))

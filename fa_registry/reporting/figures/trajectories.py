@@ -1,4 +1,4 @@
-"""Trajectory figures as PNG bytes, and the numbers behind them; a figure looks the same whenever it is drawn."""
+"""Trajectory figures as reproducible PNG bytes, and the numbers behind them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from fa_registry.text_safety import escape_control
 
 LIMIT_LOOK: Mapping[str, object] = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH})
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
-LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
-MOST = 308  # decades a double holds
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; height of the axes as a share of the figure's
+MOST = 308  # decades in the range of a double
 
 
 def trajectory_png(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
 ) -> RenderedFigure:
-    """The picture of one panel in one setting, to be drawn inside of `styled`. shades: see `colours`. Its numbers: `curves`."""
+    """Draw one panel of one setting, inside `styled`. shades: see `colours`. Numbers: see `curves`."""
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups) if panel.quantity == "accuracy" else None
@@ -62,7 +62,7 @@ def trajectory_png(
     levels = [*(rule or ())[1:], *(band or ()), *chance]
     if rule:
         axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
-    if band:  # what trained blocks have to beat
+    if band:  # the level that trained blocks have to exceed
         axes.axhspan(*band, color=CONTROL, alpha=0.22, linewidth=0, zorder=1)
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
     for level in chance:
@@ -74,7 +74,7 @@ def trajectory_png(
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
-    """A thin line a run of one method; one whose numbers stop being finite ends in a cross at its last finite one."""
+    """Draw a thin line per run of one method; a cross marks the last finite value of a run that breaks."""
     places = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
     lines = LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
     axes.add_collection(lines, autolim=False)
@@ -85,7 +85,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-    """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""
+    """Set limits and ticks of both axes. On a logarithmic axis, curves are drawn as decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     places = whole_ticks(last, 8)
@@ -93,7 +93,7 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
     axes.set_xlim(-margin, max(last, 1) + margin)
     axes.set_xlabel("epoch (0 = initialisation)")
     drawn = heights(panel, np.concatenate([*lines, levels]))
-    drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no place on a logarithmic axis
+    drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no position on a logarithmic axis
     low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
     least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
     margin = max(0.05 * (high - low), (least - (high - low)) / 2)
@@ -104,16 +104,16 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
 
 
 def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Over the axes; a figure grows with it: squeezed below it, the curves of many methods were unreadable."""
+    """Draw the legend above the axes and enlarge the figure, so that the axes keep their height."""
     figure = axes.figure
     rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
     legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
     height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
     figure.set_size_inches(SIZE[0], height)
-    # Fixed margins keep the axes of all panels in line, and take half the time of a layout engine.
+    # Fixed margins align the axes of all panels, and need half the time of a layout engine.
     top = 1 - 0.015 - legend / height
     figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
-    # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
+    # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
     axes.yaxis.set_label_coords(-0.125, 0.5)
     axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
     figure.legend(
@@ -129,7 +129,7 @@ def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
 def _handles(
     looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
-    """The legend's entries: methods, the limit, the frozen band."""
+    """Return the legend entries: methods, the limit, the frozen band."""
     names = map(escape_control, short_names(list(looks), LEGEND_LETTERS))
     made = [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
@@ -143,7 +143,7 @@ def _handles(
 
 
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
-    """Per cent in round steps; or at most seven powers of ten, and 1, 2 and 5 of each where there are few."""
+    """Return ticks: per cent in round steps; or at most seven powers of ten, with 1, 2 and 5 if few."""
     if not panel.log:
         return [(place, f"{100 * place:.4g}%") for place in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
@@ -161,15 +161,18 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
 
 
 REFERENCE = "Reference gradient"
-SHOWN_EPOCHS = 6  # a page's table holds this many; audit.json holds all
+SHOWN_EPOCHS = 6  # epochs in a page's table; audit.json has all
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure. quantity: the trajectory's key; judged: the site quantity whose rule draws its limit here, or another of
-    another scale with the factor that brings its limit here.
+    """One figure.
 
-    axis: the quantity in words; label: the same for matplotlib's formula parser.
+    Attributes:
+        `quantity`: The trajectory's key.
+        axis: Description of the metric.
+        label: The same for matplotlib's formula parser.
+        judged: (key, factor) of each metric whose rule has its limit drawn here; the factor converts the limit.
     """
 
     quantity: str
@@ -231,8 +234,9 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """The panels these runs have numbers for: ‖g_L‖ of the mean cross entropy, as every page has it, or where it was not
-    followed that of one sample.
+    """Return the panels that these runs have numbers for.
+
+    The reference gradient is ‖g_L‖ of the mean cross entropy, or of one sample if the former was not recorded.
     """
     known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
     shown = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in known}
@@ -240,7 +244,7 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """What is drawn: (method, its numbers by epoch, nan where there is none) of every run. Units: the panel's axis."""
+    """Return (method, values by epoch, NaN where missing) of every run, in the unit of the panel's axis."""
     return [
         (group_label(group), _numbers(row))
         for group in groups
@@ -250,18 +254,18 @@ def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]
 
 
 def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
-    """Where values stand on the panel's axis: as they are, or their decade; nan where they have no place."""
+    """Return positions on the panel's axis: values or their decimal logarithms, NaN if not positive."""
     numbers = np.asarray(values, dtype=float)
     return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
 
 
 def _numbers(row: Series) -> np.ndarray:
-    """A Series as it writes itself down: number or reason; one object a reading would take longer than to draw them."""
+    """Return a Series as numbers, NaN for reasons. One Reading object per value would be slow."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 
 def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
-    """The least and the largest final test accuracy of the frozen controls: the band of the accuracy figure."""
+    """Return the smallest and largest final test accuracy of the frozen controls."""
     known = [
         reading.value
         for group in groups
@@ -274,7 +278,10 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """(rule, threshold) of the first finding about this quantity that has a threshold, or of a rule of scale that judges it too."""
+    """Return (rule, threshold) of the first finding about this metric that has a threshold.
+
+    If there is none, use a rule of scale that also judges the metric.
+    """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
     further = (
@@ -289,13 +296,13 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """(rule, threshold on the panel's axis) of the rule that judges it."""
+    """Return (rule, threshold on the panel's axis) of the rule that judges the panel's metric."""
     found = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
     return next(((one[0], one[1] * factor) for one, factor in found if one), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
-    """At most SHOWN_EPOCHS epochs of 0..last, evenly spread, first and last included."""
+    """Return at most SHOWN_EPOCHS evenly spread epochs of 0..last, including both ends."""
     steps = min(last, SHOWN_EPOCHS - 1)
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 
@@ -303,7 +310,7 @@ def table_epochs(last: int) -> tuple[int, ...]:
 def table_rows(
     panel: Panel, groups: Sequence[Group], epochs: Sequence[int]
 ) -> tuple[tuple[str, int, tuple[Number, ...]], ...]:
-    """(method, seed, one number an epoch) for every run."""
+    """Return (method, seed, one number per epoch) for every run."""
     return tuple(
         (group_label(group), run.record.spec.seed, tuple(_at(panel, run, epoch) for epoch in epochs))
         for group in groups

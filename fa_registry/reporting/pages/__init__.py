@@ -1,1 +1,1 @@
-"""What stands on each page: one module a template, its context first."""
+"""The contents of each page: one module per template, its context class first."""

@@ -1,4 +1,4 @@
-"""The analyses of index.html: what they answer of this report's runs, and why one that is missing has nothing to say."""
+"""The analyses of index.html: their answers about this report's runs, and why others are left out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
 from fa_registry.reporting.figures.figure_panels import data_uri
 from fa_registry.reporting.view_models import Number, Row, Truncated
 
-ROOM, LEAST = 190_000, 40_000  # bytes of the page for them, and what is left where one more is worth drawing
-DPI = 104  # of their figures, which are half as wide again as the others
+ROOM, LEAST = 190_000, 40_000  # bytes of the page for analyses; least space for one more
+DPI = 104  # of their figures, which are 1.5 times as wide as the others
 MOST = 24  # rows of a table
-CELL_BYTES, ROW_BYTES = 45, 60  # about, as the template writes them
+CELL_BYTES, ROW_BYTES = 45, 60  # approximate size as the template writes them
 WRITTEN = {"count": "compact", "chosen": "compact"}  # kinds of columns that have no filter of that name
 NOTHING = "no trained method is among the runs"
 COMMAND = "fa-registry analyse {} writes it"
@@ -24,9 +24,11 @@ COMMAND = "fa-registry analyse {} writes it"
 
 @dataclass(frozen=True)
 class AnswerCell:
-    """words, then a number, `of` how many, and its interval, each where there is one. reason: why words stand for a number.
+    """A cell: text, then a number, `of` how many, and its interval; each part is optional.
 
-    some: `2 of 3` seeds where not all of them have a value.
+    Attributes:
+        reason: Why text replaces a number.
+        some: `2 of 3` seeds if not all of them have a value.
     """
 
     words: str = ""
@@ -39,7 +41,12 @@ class AnswerCell:
 
 @dataclass(frozen=True)
 class PageAnalysis:
-    """One answered question. setting: of all rows, where they share it. columns: (name, what stands in it, numbers or not)."""
+    """One answered question.
+
+    Attributes:
+        setting: The setting of all rows, if they share it.
+        columns: (name, description, whether it contains numbers).
+    """
 
     name: str
     title: str
@@ -56,14 +63,14 @@ class PageAnalysis:
 
 @dataclass(frozen=True)
 class PageAnalyses:
-    """left_out: (title, why) of those that are not on the page."""
+    """The analyses of the page. left_out: (title, reason) of those that are not on it."""
 
     shown: tuple[PageAnalysis, ...]
     left_out: tuple[tuple[str, str], ...]
 
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
-    """Every analysis that has something to say of these runs, until the page is full. room: bytes."""
+    """Return every analysis with a result for these runs, until the page is full (`room`: bytes)."""
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
     shown: list[PageAnalysis] = []
     left_out: list[tuple[str, str]] = []
@@ -83,13 +90,13 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
 
 
 def ranked() -> list[Analyser]:
-    """Those that stand on an audit's first page: they have a rank there, and a figure."""
+    """Return the analyses of an audit's first page, by rank: those with a rank and a figure."""
     drawn = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
     return sorted((analyser for analyser in drawn if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
-    """The edition that judged, or why analyses cannot judge by it again."""
+    """Return the edition that judged, or why analyses cannot use it again."""
     asked = report.edition
     try:
         edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
@@ -119,14 +126,14 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         tuple((column.name.replace("_", " "), _text(column), column.kind != "text") for column in columns),
         Truncated(tuple(rows), len(table.rows)),
         data_uri(image),
-        f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
+        f"{table.title}: {analysis.question} The table that follows contains the numbers of this figure.",
         tuple(remark for remark in analysis.remarks if remark not in report.remarks),
         image,
     )
 
 
 def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """Those to print; a setting that all rows share stands over the table, not in every row."""
+    """Return the columns to print, and the setting if all rows share it (shown once, above the table)."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), ""
@@ -138,7 +145,7 @@ def _text(column: AnalysisColumn) -> str:
 
 
 def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
-    """As the terminal prints it: `rejects 2 of 3`, `accepts`, 93.4 % with its interval, never."""
+    """Return the cell as the terminal prints it: `rejects 2 of 3`, `accepts`, 93.4 % with interval, never."""
     if cell.reading is None:
         return AnswerCell(cell.text)
     if cell.reading.value is None and cell.text:

@@ -1,4 +1,4 @@
-"""From judged runs to a comparison: the columns of each setting side by side."""
+"""The comparison page: judged runs, with the columns of each setting side by side."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ from fa_registry.reporting.view_models import (
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
-ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its parts
-NOT_COMPARABLE = "These settings are not comparable, so that there is no paired difference: they differ in {fields}."
+ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its settings
+NOT_COMPARABLE = "These settings are not comparable (no paired difference): they differ in {fields}."
 
 
 def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
-    """chosen: the columns in the order in which they were asked for, of this report's runs.
+    """Return the comparison of the chosen columns, in the requested order.
 
-    Columns of a setting that all methods (or runs) share stand together; where there is none, all stand in one part.
+    The columns of each setting that all methods (or runs) share form one part. Without such a setting, all columns
+    form one part.
     """
     parts, left_out = settings_shared(chosen)
     frozen = Frozen.of(report)
@@ -90,7 +91,10 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
 
 
 def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """The columns by setting, and what is left out; all columns in one part where no setting has all of them."""
+    """Return the columns by setting, and remarks on those left out.
+
+    If no setting has all methods, all columns form one part.
+    """
     wanted = set(map(group_label, chosen))
     by_setting: dict[str, list[Group]] = {}
     for group in chosen:
@@ -100,7 +104,7 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
         return [list(chosen)], []
     lacking = [members for name, members in by_setting.items() if name not in whole]
     left_out = [
-        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, where the others did not: left out."
+        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, but the others did not: left out."
         for members in lacking
     ]
     return [members for name, members in by_setting.items() if name in whole], left_out
@@ -141,7 +145,7 @@ def _quantities(
 
 
 def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Iterator[ComparedQuantity]:
-    """What a run has one number of and no column here: what a form has in its lines, and what no table names."""
+    """Compare the remaining scalar metrics of a run: those in no column here, and those in no table."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
     there = {*(column.name for column in quantities), *AGGREGATES}
     for quantity in run_metrics(measured, known):
@@ -170,7 +174,7 @@ def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
 
 
 def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    """The first column minus each of the others."""
+    """Yield the differences of the first column minus each other column."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
             yield from paired_rows(columns[0], other, frozen)
@@ -183,7 +187,7 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
-    """Trajectories and the figure by site, with the frozen controls of the same settings behind them."""
+    """Draw the trajectories and the figure by site, with frozen controls of the same settings behind them."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     shown = [
         column
@@ -208,14 +212,16 @@ def _runs(columns: Iterable[Group]) -> list[RunAudit]:
     return [run for column in columns for run in column.runs]
 
 
-# The records compare.html.j2 is made of: columns are what is compared, a part is one setting.
+# The records of compare.html.j2: a column is one compared method or run, a part is one setting.
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict).
+    """A column: all seeds of a method in a setting, or one run.
 
-    proof: what the replays prove of its training.
+    Attributes:
+        seeds: (seed, run id, the run's verdict).
+        proof: What the replays prove of its training.
     """
 
     label: str
@@ -227,7 +233,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class ComparedQuantity:
-    """One quantity, an estimate a column. label: what names it where its words do not stand beside it."""
+    """One metric, with one estimate per column. label: its name where its description is not shown."""
 
     name: str
     symbol: str
@@ -238,9 +244,11 @@ class ComparedQuantity:
 
 @dataclass(frozen=True)
 class ComparedRule:
-    """What one rule says of every column: seeds that it judges alike together.
+    """One rule's judgements of all columns; seeds that it judges alike are grouped.
 
-    required: in words, one unless it judges the columns by several limits. first_fires: in words, one a column.
+    Attributes:
+        required: The requirements as text; more than one if the limits differ between columns.
+        first_fires: As text, one per column.
     """
 
     rule: str
@@ -252,9 +260,11 @@ class ComparedRule:
 
 @dataclass(frozen=True)
 class ComparedSites:
-    """One quantity by site: rows are (site, an estimate a column).
+    """One metric by site.
 
-    exact: by column the sites where the credit is exact by construction, so that Γ = 1 says nothing; empty of all else.
+    Attributes:
+        rows: (site, one estimate per column).
+        exact: Per column, the sites whose credit is exact by construction (Γ = 1 is uninformative); only for Γ.
     """
 
     name: str
@@ -266,7 +276,7 @@ class ComparedSites:
 
 @dataclass(frozen=True)
 class ComparedField:
-    """A field of the specification in which the columns differ; values in words, one a column."""
+    """A field of the specification in which the columns differ; one value per column, as text."""
 
     field: str
     values: tuple[str, ...]
@@ -274,10 +284,13 @@ class ComparedField:
 
 @dataclass(frozen=True)
 class PairedRow:
-    """first − second over the seeds both have. unit: of the difference; decades: of the quantities' logarithms.
+    """The difference first − second over the shared seeds.
 
-    low, high: the 95 % interval, N/A and why where there is none. answer: higher, lower, undecided (0 is inside) or
-    provisional (no interval).
+    Attributes:
+        unit: Of the difference; decades for a difference of logarithms.
+        low: Lower end of the 95 % interval; N/A with the reason if there is no interval.
+        high: Upper end of the 95 % interval, likewise.
+        answer: higher, lower, undecided (0 is inside) or provisional (no interval).
     """
 
     first: str
@@ -294,7 +307,7 @@ class PairedRow:
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """What can be compared: the columns of one setting; or, not comparable, columns of several. why_not: then."""
+    """One part of the comparison. why_not: the reason if its columns are of non-comparable settings."""
 
     setting: str
     comparable: bool
@@ -317,19 +330,21 @@ class CompareContext:
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how far values by epoch are the author's word; empty where all were recomputed", "text"
+        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
     )
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
-    means: str = documented("which mean over seeds each quantity has", "text")
+    means: str = documented("which mean over seeds each metric has", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
-        "the comparison, one part a setting, with its figures", "see each part"
+        "the comparison, one part per setting, with its figures", "see each part"
     )
-    excluded: Truncated[Exclusion] = documented("runs that belong to it but cannot be judged, and why", "runs")
-    remarks: tuple[str, ...] = documented("what is left out, and what the audit says besides", "text")
-    commands: Truncated[str] = documented("the command lines that train these runs again", "shell")
+    excluded: Truncated[Exclusion] = documented(
+        "runs that belong to the comparison but cannot be judged, and why", "runs"
+    )
+    remarks: tuple[str, ...] = documented("columns left out, and the audit's other remarks", "text")
+    commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
 
 
-# What differs in the specifications of the columns of a comparison, and nothing of what is the same.
+# The fields in which the specifications of the compared columns differ.
 
 
 NO_FIELD = "—"
@@ -337,7 +352,7 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 
 def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
-    """Every field whose values are not the same in all columns; the seeds of a column as one list."""
+    """Return every field whose values differ between columns; the seeds of a column count as one list."""
     flat = [dict(_flat(_fields(column))) for column in columns]
     named = dict.fromkeys(name for fields in flat for name in fields)
     made = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in named)
@@ -345,7 +360,7 @@ def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
 
 
 def of_setting(field: ComparedField) -> bool:
-    """Whether runs that differ in it are not comparable."""
+    """Return whether a difference in this field makes runs not comparable."""
     return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
 
 
@@ -355,7 +370,7 @@ def _fields(column: Group) -> dict[str, Any]:
 
 
 def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted name, value in words)."""
+    """Yield (dotted name, value as text) of every leaf field."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -363,7 +378,7 @@ def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield f"{before}{name}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# The quantities by site of a comparison, as tables and as one figure: every column in one panel.
+# The metrics by site of a comparison, as tables and as one figure with every column in one panel.
 
 
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
@@ -372,9 +387,11 @@ SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "c
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
-    """Γ, ‖h‖, ‖g‖ and what no table names, of every site: the mean over the seeds of each column.
+    """Return Γ, ‖h‖, ‖g‖ and metrics in no other table by site, as means over the seeds of each column.
 
-    cards: hold the quantities, and know where credit is exact.
+    Args:
+        groups: The columns.
+        cards: Plug-in cards; they describe the metrics and the sites where credit is exact.
     """
     known = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
@@ -392,7 +409,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
-    """The sites of a column at which Γ is 1 whatever was learned."""
+    """Return the sites of a column at which Γ is 1 by construction."""
     card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
     return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
@@ -414,7 +431,7 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """What the figure by site shows: a row a panel, column and site; means over seeds and their intervals."""
+    """Return the numbers of the figure by site: means over seeds, intervals; per panel, column and site."""
     rows = [
         (panel, group_label(group), group.setting, site, *_ends(name, site, group))
         for panel, name in PANELS.items()
@@ -430,7 +447,7 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
-    """(data URI, alt text) of ‖g_l‖ and Γ_l by site; nothing where no column has a number."""
+    """Return (data URI, alt text) of ‖g_l‖ and Γ_l by site; empty if no column has a number."""
     frame = layer_numbers(groups)
     if frame["value"].isna().all():
         return ()
@@ -443,11 +460,11 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(text)}."),)
 
 
-# Paired differences of two columns of a comparison: over the seeds both have, with an interval, or with why not.
+# Paired differences of two columns over their shared seeds, each with an interval or the reason for its absence.
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """first − second of every quantity of PAIRED that both have measured."""
+    """Yield first − second for every metric of PAIRED that both columns have measured."""
     for quantity in map(quantity_of, PAIRED):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
@@ -461,7 +478,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """(seed, run id) → the reading as it is subtracted."""
+    """Return (seed, run id) → the reading as it is subtracted."""
     found = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
@@ -469,16 +486,16 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Fractions in percentage points, and what lives on a ratio scale by its logarithm."""
+    """Return fractions in percentage points, and the logarithm of metrics on a ratio scale."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: has no logarithm")
+    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: no logarithm")
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
-    """Unit and kind of a difference of what `_subtracted` gives."""
+    """Return unit and kind of a difference of values of `_subtracted`."""
     if quantity.mean == GEOMETRIC:
         return "decades", "num"
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)

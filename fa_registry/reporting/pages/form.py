@@ -1,4 +1,4 @@
-"""From one group of runs to its reporting form, and from one run to its note."""
+"""The reporting form of one group of runs."""
 
 from __future__ import annotations
 
@@ -68,23 +68,30 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
-PROMPTS = {  # key of a blank: its title, and what a person is asked
+PROMPTS = {  # key of a blank: its title, and the question to the author
     "motivation": ("Motivation", "Why this method, in this setting? What was expected before the runs?"),
     "claim": ("Claim wording", "The sentence the paper will print, within the claims above."),
     "limitations": ("Known limitations", "What these runs cannot show."),
 }
 EXACT = {
     "all": "every site",
-    "last": "the last site L (the last block then trains as under backpropagation: depth utility is measured against that block "
+    "last": "the last site L (the last block then trains as with backpropagation: depth utility is measured against that block "
     "trained alone, the control ladder_1)",
     "none": "none",
 }
 
 
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
-    """The form of one group. written: what people filled into its blanks before."""
+    """Return the form of one group.
+
+    Args:
+        group: The group.
+        link: The form's link.
+        sources: The report and its indexes.
+        written: The texts of the author in the blanks of an earlier form.
+    """
     report, label, setting = sources.report, group_label(group), group.setting
-    # those of one number a run have their own table
+    # metrics with one number per run have their own table
     columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
@@ -151,13 +158,13 @@ def _judged_by(
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
-    """What is said of the margin over frozen, to stand beside it: once for all seeds where the rule judges over them."""
+    """Yield the findings on the margin over frozen, one for all seeds if the rule judges over seeds."""
     rules = {finding.rule for run in runs for finding in run.findings if finding.quantity in SUBJECTS["depth"]}
     return (row for row in findings if row.rule in rules and row.state)
 
 
 def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
-    """The form's blanks with what is in them, and those an older template had, so that no one's words are dropped."""
+    """Return the form's blanks, and the written blanks of an older template, so that no text is lost."""
     known = [Blank(key, title, prompt, written.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
     older = ((key, text) for key, text in written.items() if key not in PROMPTS and text)
     return (*known, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
@@ -174,80 +181,82 @@ class FormContext:
     verdict: Verdict = documented("of all seeds together", "record")
     proof: str = documented("what the audit's replays prove of the training", "text")
     series_label: str = documented(
-        "how far curves, first fires and training values are the author's word; empty where all were recomputed", "text"
+        "how many curves, first fires and training values are the author's statement; empty if all were recomputed",
+        "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )
     differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
     columns: tuple[MetricSummary, ...] = documented(
-        "the columns of numbers of the table of every seed", "see each quantity"
+        "the columns of numbers of the table of every seed", "see each metric"
     )
     seeds: tuple[SeedRow, ...] = documented(
-        "one row a seed: run, status, verdict and headline numbers", "see each column"
+        "one row per seed: run, status, verdict and headline numbers", "see each column"
     )
     duplicates: tuple[SeedRow, ...] = documented(
-        "further runs of the same seeds: the newest complete run of a seed counts, and these do not", "runs"
+        "further runs of the same seeds; only the newest complete run of a seed counts", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: its run, its integrity, what was checked, why it is not proven", "runs"
+        "the frozen control of each seed: its run, its integrity, its checks, why it is not proven", "runs"
     )
     control_state: str = documented("`control verified`, or why a frozen control is not proven", "text")
-    identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
+    identification: tuple[Entry, ...] = documented("what was run: method, architecture, data, recipe, machine", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
-        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
         "runs",
     )
     equations: str = documented("the equations implemented, from the method's card", "text")
     deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
     accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
     sampling: Sampling | None = documented(
-        "what the size of the test set leaves open of the accuracy: Wilson's 95 % interval; none where the size is not known",
+        "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
         "fraction",
     )
     frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
     margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
-    depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")
+    depth: tuple[FindingRow, ...] = documented("the leading edition's findings on that margin", "percentage points")
     gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
     gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
-    gamma_exact: Table[Row[Cell]] = documented("the same of the sites that are exact by construction, folded", "cosine")
-    exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 says nothing", "text")
-    diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented(
-        "every site quantity by seed and site", "see each quantity"
-    )
-    scalars: Table[Row[Cell]] = documented("what a run has one number of: stability, drift, …", "see each quantity")
+    gamma_exact: Table[Row[Cell]] = documented("the same for sites that are exact by construction, collapsed", "cosine")
+    exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 is uninformative", "text")
+    diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented("every metric by seed and site", "see each metric")
+    scalars: Table[Row[Cell]] = documented("metrics with one number per run: stability, drift, …", "see each metric")
     first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, seed by seed", "epoch")
     findings: tuple[FindingRow, ...] = documented(
         "every rule's judgement, seeds judged alike together", "see `required`"
     )
-    others: tuple[JudgedBy, ...] = documented("what every further edition says, rule by rule", "see `required`")
+    others: tuple[JudgedBy, ...] = documented("the judgements of every further edition, rule by rule", "see `required`")
     excluded: tuple[Exclusion, ...] = documented(
-        "selected runs of this method in this setting that were not judged, and why: they stand beside the headline",
+        "selected runs of this method in this setting that were not judged, and why; shown next to the headline",
         "runs",
     )
-    claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
+    claims: tuple[Claim, ...] = documented("what may be claimed and what is not supported", "text")
     pitfalls: tuple[Pitfall, ...] = documented(
         "the checklist of known pitfalls, each answered from the records with its evidence", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "the published figures these runs were compared with; none where the study has no reference.toml",
+        "the published figures these runs were compared with; none if the study has no reference.toml",
         "see each figure",
     )
     completing: tuple[str, ...] = documented(
-        "the lines that train what is missing and audit again; none where nothing is missing", "shell"
+        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
     )
     commands: tuple[str, ...] = documented(
-        "the lines that train these runs and their frozen controls from their commits again, and audit them", "shell"
+        "the command lines that retrain these runs and their frozen controls from their commits, and audit them",
+        "shell",
     )
     bibliography: Bibliography = documented(
-        "citations of exactly what was used: method, architecture, data, diagnostics that judged, editions, this software",
+        "citations of everything used: method, architecture, data, diagnostics that judged, editions, this software",
         "BibTeX",
     )
-    blanks: tuple[Blank, ...] = documented("what only a person can fill, kept over renderings", "Markdown")
+    blanks: tuple[Blank, ...] = documented(
+        "texts that only the author can write, kept when the form is rendered again", "Markdown"
+    )
 
 
-# What only a person can fill in: marked blanks of the Markdown form, carried over when it is rendered again.
+# Texts that only the author can write: marked blanks of the Markdown form, kept when it is rendered again.
 
 
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
@@ -256,7 +265,11 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """What people wrote into an existing form. Raises UsageError where it cannot be told: their text would be lost."""
+    """Return the author's texts in an existing form.
+
+    Raises:
+        UsageError: The blanks cannot be read, so that the texts would be lost.
+    """
     if not form.is_file():
         return {}
     try:
@@ -269,18 +282,26 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None:
-    """Raise UsageError unless the new page of `form` holds every word that people wrote, so that it may replace the old."""
-    kept = _written(page, f"{form} as it would be written anew") if any(written.values()) else {}
+    """Check that the new page contains every text the author wrote, so that it may replace the old form.
+
+    Raises:
+        UsageError: A text would be lost.
+    """
+    kept = _written(page, f"{form} as it would be rewritten") if any(written.values()) else {}
     lost = [key for key, text in written.items() if text and kept.get(key) != text]
     if lost:
         raise UsageError(
-            f"{form}: what people wrote into {', '.join(lost)} would be lost: expected it in its blank of the new page; "
-            "let the template form.md.j2 write every one of `blanks` with its markers, or move the file away"
+            f"{form}: what people wrote into {', '.join(lost)} would be lost: expected it in its blank of the new page. "
+            "Change the template form.md.j2 so that it writes every blank with its markers, or move the file away"
         )
 
 
 def _written(text: str, subject: str) -> dict[str, str]:
-    """The blanks of a form by name; UsageError unless every opening marker has the next closing one for itself."""
+    """Return the blanks of a form by name.
+
+    Raises:
+        UsageError: An opening marker is repeated, or no closing marker follows it before the next one.
+    """
     opened, closed = OPENING.findall(text), text.count(CLOSING)
     blanks_found = WHOLE.findall(text)
     once = len(set(opened)) == len(opened) == closed
@@ -292,16 +313,16 @@ def _written(text: str, subject: str) -> dict[str, str]:
         raise UsageError(
             f"{subject}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by one "
             f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {closed} times closed; "
-            "mend the markers or move the file away"
+            "repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
 
 
-# How to reproduce a form: the checkout, a line for every run and its frozen control, and the audit. Read from the records.
+# How to reproduce a form, from the records: the checkout, a line per run and frozen control, and the audit.
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
-    """Lines for a POSIX shell, in their order; a # says what a line cannot give again."""
+    """Return command lines for a POSIX shell, in order; a # comment names what a line cannot reproduce."""
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
     by_checkout: dict[str, list[RunRecord]] = {}
@@ -313,19 +334,21 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     return (*packages, *trained, *absent, _audit(report))
 
 
-MOST_COMPLETING = 12  # lines that train; more runs than that are counted
+MOST_COMPLETING = 12  # training lines; further runs are only counted
 
 
 def completion_commands(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
 ) -> tuple[str, ...]:
-    """The lines after which nothing is missing: what is not there is trained, then all is audited again. None where nothing is.
+    """Return the command lines that train the missing runs and audit again; empty if no run is missing.
 
-    What the store lacks, a study trains by itself. A run that is finished and lacks a figure is trained again, by force.
-    No training mends a run that could not be measured again, as where its data are not here: why stands in its place.
+    A study trains by itself the runs that the store lacks. A finished run that lacks a metric is retrained with
+    --force.
+    Training cannot repair a run whose metrics cannot be recomputed, e.g. because its data are not here: a comment with
+    the reason replaces its line.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
-    broken += [_comment(f"no command mends {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
+    broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
     excluded = [one for one in excluded if one.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
     absent = [one.spec for one in excluded if one.spec and one.kind != "integrity"]
@@ -340,18 +363,18 @@ def completion_commands(
     audit = [_audit(report)] if training else []
     training += broken
     left = len(training) - MOST_COMPLETING
-    more = [f"# and {left} more runs, which audit.json names"] if left > 0 else []
+    more = [f"# and {left} more runs, listed in audit.json"] if left > 0 else []
     return (*training[:MOST_COMPLETING], *more, *audit)
 
 
 def _whose_file(study: str) -> str:
-    """A remark where a study did not ship with the package: it is found by its path, and an audit keeps no more than its name."""
+    """Return a remark if a study is not built in: it is found by path, but an audit stores only its name."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
-    return "" if study in shipped else f"{study}: give the path of the study.toml that has this name"
+    return "" if study in shipped else f"{study}: replace it with the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
-    """The commit that the run was trained from, and what it lacks of what was there."""
+    """Return the line that checks out the commit of the run, with a remark on uncommitted changes."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
@@ -363,7 +386,10 @@ def _checkout(record: RunRecord) -> str:
 
 
 def _packages(record: RunRecord) -> Iterator[str]:
-    """Installing what another package brought to the run. A release by that number may hold other code: hence the digest."""
+    """Yield the lines that install the third-party packages of a run.
+
+    The digest is included because a release with the same number may contain other code.
+    """
     for name, entry in sealed_code(record).items():
         if "digest" in entry:
             release = " ".join(f"{entry.get('package')}=={entry.get('version')}".split())
@@ -377,24 +403,24 @@ def _training(record: RunRecord) -> str:
 
 
 def _audit(report: AuditReport) -> str:
-    """The line that judges again: the study where one was audited, else the runs that the lines above have made."""
+    """Return the audit command: for the study if one was audited, otherwise for the runs trained above."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
     chosen, remarks = _chosen(report), []
     options = ["--study", *chosen] if chosen else []
     if not options:
-        options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above have made"]
+        options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
     if report.choice and chosen:
         remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         options.append("--waivers waivers.toml")
-        remarks.append("with the waivers.toml whose waivers this report names")
+        remarks.append("with the waivers.toml that contains this report's waivers")
     return _remarked(f"fa-registry audit {' '.join(options)}", remarks)
 
 
 def _chosen(report: AuditReport) -> list[str]:
-    """The study and what chose its runs, as options follow its name; none where no study was audited."""
+    """Return the study and the options that chose its runs; empty if no study was audited."""
     choice = report.choice
     if choice is None or not choice.study:
         return []
@@ -409,24 +435,24 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """On one line, whatever the words are: they are foreign, and what follows a line end would be run."""
+    """Return a one-line shell comment; the text is untrusted, and a second line would be executed."""
     return f"# {' '.join(text.split())}"
 
 
-# A form as it lies beside a single run, away from the audit it belongs to.
+# A form that is stored with a single run, without the audit it belongs to.
 
 
-# A link into the folder of the audit's pages. One into the page itself (#) or to another host still leads somewhere.
+# A link into the folder of the audit's pages. Links within the page (#) or to another host remain valid.
 RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)</a>", re.DOTALL)
 
 
 def inline_assets(page: str) -> str:
-    """The HTML `page` with every link to a neighbouring file turned into its words, for its neighbours are not there."""
+    """Return the page with every link to a neighbouring file replaced by its text."""
     return RELATIVE_LINK.sub(r"\1", page)
 
 
 def placeholder_form(note: str) -> str:
-    """A page for a run that has an older audit's form among its files and is not judged any more. note: shown as it is."""
+    """Return a page that replaces an older audit's form of a run that is no longer judged. note: its text."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'

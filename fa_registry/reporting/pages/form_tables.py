@@ -1,4 +1,4 @@
-"""The form's tables of diagnostics: every quantity by seed and site, the word of the finding that speaks of it, N/A and why."""
+"""The form's tables of diagnostics, by seed and site, with findings and the reasons for N/A."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PER_RUN = "One number a run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
-    """The tables that hold anything: scale and reference, credit and its null, perturbation, what no table names."""
+    """Return the tables that have rows: scale and reference, credit and null, perturbation, other metrics."""
     known = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
@@ -57,7 +57,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
-    """What a run has one number of: stability at the middle, what no table names, the drift of the weights, …"""
+    """Return the table of metrics with one number per run: stability at the middle, weight drift, others."""
     known = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
@@ -69,9 +69,12 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
 
 
 def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = True) -> Table[Row[Cell]]:
-    """Γ: sites down, seeds across, N/A and why where it has no value. exact: the sites at which it says nothing.
+    """Return the table of Γ, with sites as rows and seeds as columns.
 
-    counted: the table of the other sites; else of these.
+    Args:
+        runs: One run per seed.
+        exact: The sites where Γ is exact by construction.
+        counted: True for the table of the other sites, False for the table of the exact sites.
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == counted]
@@ -82,17 +85,17 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = 
 
 
 def sites_of(runs: Sequence[RunAudit]) -> int:
-    """How many sites have a Γ, N/A or not."""
+    """Return the number of sites that have a Γ, N/A included."""
     return max((len(site_row(run.record, "gamma")) for run in runs), default=0)
 
 
 def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
-    """A column a run."""
+    """Return one column per run."""
     return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Every rule that fired at some epoch of some seed: at which epoch first, seed by seed."""
+    """Return the epoch of first fire by seed, for every rule that fired in some seed."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -140,15 +143,15 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
-    """A run that broke early, or an older one, has fewer sites or none of this quantity."""
+    """Return the number at a site, or N/A; old or interrupted runs have fewer sites or lack the metric."""
     row = site_row(run.record, name)
     absent = "was not measured at this site" if row else "was not measured"
-    reading = row[site] if site < len(row) else Reading(None, f"this quantity {absent}")
+    reading = row[site] if site < len(row) else Reading(None, f"this metric {absent}")
     return Number(reading, kind, (run.record.run_id,))
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """The finding that names this quantity at this site, or of the whole run."""
+    """Return the finding about this metric at this site (None: of the whole run)."""
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
@@ -162,7 +165,7 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
 
 
 def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
-    """Of every family the largest members over the seeds, e.g. the parameters that moved most."""
+    """Yield the largest members of every metric family over the seeds, e.g. the most changed parameters."""
     for family in (one.family for one in families(known)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -174,7 +177,7 @@ def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
-    """The cards of the diagnostics that measure one of these, where the report carries them."""
+    """Return the cards of the diagnostics that measure one of these metrics, if the report has them."""
     cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
     return tuple(_card_line(card) for card in cards if _covers(card, names))
 
@@ -190,9 +193,9 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """The conventions these quantities were measured with, e.g. `stability_batches` of stability: from the runs.
+    """Return the conventions these metrics were measured with, e.g. `stability_batches`.
 
-    A card would tell what its diagnostic does today.
+    They are read from the runs, because a card describes only what its diagnostic does today.
     """
     taken = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
@@ -207,7 +210,7 @@ def _belongs(convention: str, names: Sequence[str]) -> bool:
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    """Why cells hold no number: one line a quantity and reason."""
+    """Return the reasons of cells without a number, one line per metric and reason."""
     found: Iterator[str] = (
         f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
     )
@@ -215,18 +218,18 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Γ by every aggregation over sites and samples, and how far they lie apart."""
+    """Yield Γ by every aggregation over sites and samples, and their spread."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
 
 
-# What was run: the identification part of a form, from the specs, the cards and the runs' provenance.
+# The identification section of a form, from the specifications, the cards and the runs' provenance.
 
 
 NOT_RECORDED = "not recorded"
-UNKNOWN = "unknown"  # a commit that git could not name starts so
-DECLARED = {  # field of a method's card → the entry where it is true
+UNKNOWN = "unknown"  # prefix of a commit that git could not name
+DECLARED = {  # field of a method's card → the entry if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
@@ -236,7 +239,7 @@ DECLARED = {  # field of a method's card → the entry where it is true
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
-    """The entries of a form's first section, in its order."""
+    """Return the entries of a form's first section, in order."""
     records = [run.record for run in group.runs]
     first = records[0].spec
     method = card(report, "methods", first.method)
@@ -286,7 +289,7 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """The card of a plugin as the report carries it; empty where it carries none."""
+    """Return the card of a plug-in in the report; empty if there is none."""
     return report.cards.get(f"{family}/{name}", {})
 
 
@@ -295,7 +298,7 @@ def entry(term: str, text: str) -> Entry:
 
 
 def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
-    """One value where all runs agree; else every distinct value with its runs."""
+    """Return an entry with one value if all runs agree, otherwise with every distinct value and its runs."""
     found: dict[str, list[str]] = {}
     for record in records:
         found.setdefault(read(record), []).append(record.run_id)
@@ -305,7 +308,7 @@ def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], st
 
 
 def description(value: Any) -> str:
-    """A recorded value as a reader wants it: mappings as `key value · key value`, counts with separators."""
+    """Return a recorded value as text: mappings as `key value · key value`, counts with separators."""
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
@@ -330,7 +333,7 @@ def _feedback(record: RunRecord) -> str:
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
-    """credit_scale: of the method's card; empty in reports of older releases."""
+    """Return the recipe as text. credit_scale: of the method's card; "" in reports of older releases."""
     recipe = spec.recipe
     scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
@@ -348,7 +351,7 @@ def _versions(record: RunRecord) -> str:
 
 
 def _commit(record: RunRecord) -> str:
-    """The commit and the state of its tree; `clean` is said only where git said so."""
+    """Return the commit and the state of its tree; `clean` only if git reported it."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         return description(commit)
@@ -356,7 +359,7 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """The code that the run's files name, member by member; nothing of runs of older releases."""
+    """Return the code recorded with the run, by plug-in; empty for runs of older releases."""
     code = record.provenance.get("code")
     return (
         {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
@@ -364,9 +367,9 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _code(record: RunRecord) -> str:
-    """The code that trained the run: versions of our own members, package and source of others; empty in older runs.
+    """Return the code that trained the run: versions of built-in plug-ins, package and source of others.
 
-    Empty for an adopted run too: which code trained it is not known.
+    Empty for older runs, and for adopted runs, whose training code is unknown.
     """
     if record.spec.weights:
         return ""
@@ -385,7 +388,7 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 
 def _conformance(record: RunRecord) -> str:
-    """Of a method of another package; our own are held by this package's tests."""
+    """Return the conformance of a third-party method; this package's tests check built-in methods."""
     found = record.conformance
     if found is None or found.state == "own":
         return ""
@@ -394,7 +397,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """The entry of those runs alone that `read` says something of, if any."""
+    """Yield the entry of the runs for which `read` returns a text, if there are any."""
     values = tuple(value for value in each(term, records, read).values if value.text)
     if values:
         yield Entry(term, values)
@@ -406,13 +409,13 @@ def _resumed(record: RunRecord) -> str:
 
 
 def _adopted(record: RunRecord) -> str:
-    """Of a run that was not trained here: its files and what was merely stated."""
+    """Return the origin of a run that was not trained here: its files and unverified statements."""
     origin = record.provenance.get("origin")
     return description(origin) if origin else ""
 
 
 def _eval_batch(record: RunRecord) -> str:
-    """Which test samples were measured: how many, and the range of their indices; never the whole list."""
+    """Return number and index range of the test samples that were measured, never the whole list."""
     indices = record.provenance.get("eval_indices")
     if not indices:
         return NOT_RECORDED

@@ -1,4 +1,4 @@
-"""From an audit report to what index.html.j2 shows."""
+"""The context of index.html.j2, from an audit report."""
 
 from __future__ import annotations
 
@@ -60,21 +60,26 @@ from fa_registry.reporting.view_models import (
 )
 
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
-MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
-MOST_NAMES = 40  # in a tile, of methods of one verdict
-FIGURES = "figures"  # the folder of their files
+MOST = 200  # entries of a list that grows with the runs; the page counts the rest, and audit.json has all
+MOST_NAMES = 40  # methods of one verdict in a tile
+FIGURES = "figures"  # the folder of the figures' files
 NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
 def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
-    """The figures for which a page has room that is so long without them."""
+    """Return the figures that fit on a page, given the page without them."""
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
     )
 
 
 def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
+    """Return the whole audit, ready to print.
+
+    Args:
+        sources: The report and its indexes.
+        figures: The figures; see `embed_figures`, which needs the size of the page without them.
+    """
     report = sources.report
     columns = sources.columns
     details = len(report.runs) <= MOST
@@ -126,7 +131,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Every figure of the page with the file beside it, called as the figure is, and its setting where there are several."""
+    """Return every figure with its file, named after the title and, if there are several, the setting."""
     several = len(context.figures.shown) > 1
     found = [
         (one.title, part.setting, one.drawn) for part in context.figures.shown for one in (*part.pictures, *part.plates)
@@ -137,13 +142,13 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     for title, setting, drawn in found:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
         taken[name] = taken.get(name, 0) + 1
-        again = f"-{taken[name]}" if taken[name] > 1 else ""  # of two settings that a reader cannot tell apart
+        again = f"-{taken[name]}" if taken[name] > 1 else ""  # of settings with the same label
         named[FigureFile(title, setting, f"{FIGURES}/{name}{again}")] = drawn
     return named
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
-    """What is to be looked at, most severe first, and how many judgements passed: most do, and nobody keeps their rows."""
+    """Return the findings that did not pass, most severe first, and the number of those that passed."""
     to_look_at, passed = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
@@ -155,7 +160,7 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Finished runs first: they could have been judged."""
+    """Return the runs outside this audit, finished ones first, because they could have been judged."""
     found = report.choice.unaudited if report.choice else None
     return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
 
@@ -176,7 +181,7 @@ def _neighbour(report: AuditReport) -> Truncated[BesideRow_value] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    """Changed thresholds; those of another edition than the leading one under its name."""
+    """Yield the changed thresholds; those of further editions have the edition's name as prefix."""
     for place, edition in enumerate(editions):
         before = f"{edition.name} " if place else ""
         for name, value in sorted(edition.overrides.items()):
@@ -189,7 +194,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Where several editions judged: what each says of every method, those they differ on first."""
+    """Return every edition's verdict on every method, differing ones first; None if one edition judged."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -199,9 +204,12 @@ def _comparison(sources: Sources) -> EditionComparison | None:
 def number_footnotes(
     settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for.
+    """Give every missing number of the audit table a footnote: one per reason, with all affected runs.
 
-    details: whether the page shows the seeds' own numbers; without, a row keeps none of them.
+    Args:
+        settings: The parts of the table.
+        columns: The table's columns.
+        details: Whether the page shows the numbers of each seed; otherwise the rows drop them.
     """
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
@@ -222,7 +230,7 @@ def _without_seeds_numbers(row: AuditRow) -> AuditRow:
 def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
-    """The row's estimates with their footnotes; adds to `reasons` (reason → its runs) and `marks` what is new."""
+    """Return the row's estimates with footnotes; add new ones to `reasons` (reason → runs) and `marks`."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
         if row.control and name in NEIGHBOUR_CONTROL:
@@ -230,7 +238,7 @@ def _marked(
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
         mean = row.estimates[name].mean
-        if mean.reading.reason and not missing:  # every seed has a number, and they have no mean
+        if mean.reading.reason and not missing:  # every seed has a number, but there is no mean
             missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
         for run_id, reason in missing:
             marks.setdefault(reason, len(marks) + 1)
@@ -241,13 +249,13 @@ def _marked(
 
 
 def _spread(columns: Columns) -> str:
-    """The heads of the columns beside whose mean stands a deviation: `accuracy and Γ`."""
+    """Return the heads of the columns whose mean is shown with a deviation: `accuracy and Γ`."""
     return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
-    """The audit table, one part a setting, its missing numbers without footnotes yet."""
-    linked = zip(sources.groups, sources.links, strict=True)  # in the order of their settings
+    """Yield the audit table, one part per setting, before missing numbers have footnotes."""
+    linked = zip(sources.groups, sources.links, strict=True)  # ordered by setting
     parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
     for number, (_, part) in enumerate(parts, 1):
         pairs = list(part)
@@ -282,7 +290,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> Headline:
-    """The verdicts of all methods in one sentence, and the gating rules that fire, most often first."""
+    """Return the verdicts of all methods in one sentence, and the gating rules that fire, by frequency."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -306,7 +314,7 @@ def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
 
 
 def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> str:
-    """`8 of 23 methods fail, 10 pass.` A method in two settings is two pairs of method and setting."""
+    """Return `8 of 23 methods fail, 10 pass.` A method in two settings counts as two pairs."""
     if not total:
         return "No method was judged."
     noun = "method" if settings == 1 else "method × setting pair"
@@ -328,8 +336,11 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The audit in one sentence. counts: (outcome, methods), worst first; rules: (code, title, methods) of those that
-    fire, most often first.
+    """The audit in one sentence.
+
+    Attributes:
+        counts: (outcome, number of methods), worst first.
+        rules: (code, title, number of methods) of the rules that fire, most often first.
     """
 
     sentence: str
@@ -338,7 +349,7 @@ class Headline:
     settings: int
 
 
-# What a reader of the index must know in ten seconds: one sentence, the rules behind it, and who, by short names.
+# The summary at the top of the index: one sentence, the rules behind it, and the methods by short names.
 
 
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
@@ -356,93 +367,93 @@ class IndexContext:
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
-        "editions that are not shipped ones as they are, each with its differences to the one it is based on", "text"
+        "modified or user-supplied editions, each with its differences from the one it is based on", "text"
     )
     headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
         "verdicts of the method × setting groups, worst first, with their short names", "groups"
     )
     waivers: tuple[WaiverRow, ...] = documented(
-        "who lets which finding pass, why, until when; expired ones too", "text"
+        "who waived which finding, why, until when; expired waivers too", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers of the audit table; what older runs did not measure has none", "see each quantity"
+        "the columns of numbers of the audit table, without metrics that older runs did not measure", "see each metric"
     )
-    spread: str = documented("the columns beside whose mean the standard deviation stands", "text")
-    settings: tuple[SettingTable, ...] = documented("the audit table, one part a setting", "see each column")
-    means: str = documented("which mean over seeds each column is", "text")
+    spread: str = documented("the columns whose mean is shown with its standard deviation", "text")
+    settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
+    means: str = documented("which mean over seeds each column has", "text")
     details: bool = documented(
-        "whether every seed's numbers stand below the table; else they are in the forms", "yes or no"
+        "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
     )
     footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
     figures: Truncated[SettingFigures] = documented(
-        "each setting's trajectories and figures by site, with their numbers, as many as the page has room for",
+        "each setting's trajectories and figures by site, with their numbers, as many as fit on the page",
         "PNG data URI",
     )
-    analyses: PageAnalyses = documented(
-        "questions asked of all runs together, and why others were not", "see each table"
-    )
+    analyses: PageAnalyses = documented("analyses of all runs together, and why others are left out", "see each table")
     findings: Truncated[FindingRow] = documented(
         "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
     )
     passed: int = documented("findings that passed", "findings")
     comparison: EditionComparison | None = documented(
-        "what every edition says of every method; none where one judged", "text"
+        "every edition's verdict on every method; none if only one edition judged", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "every published figure of the study with its outcome; none where it has no reference.toml", "see each figure"
+        "every published figure of the study with its outcome; none if it has no reference.toml", "see each figure"
     )
     excluded: Truncated[Exclusion] = documented(
-        "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
+        "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
     )
     unaudited: Truncated[OtherRun] | None = documented(
-        "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
+        "runs of the judged methods and settings in the store that this audit left out; none if this was not checked",
         "runs",
     )
     beside: Truncated[BesideRow_value] | None = documented(
-        "runs whose specification is a judged one's but for numbers that differ by at most 1 %; none where nobody looked",
+        "runs whose specification differs from a judged one in numbers only, by at most 1 %; none if this was not checked",
         "runs",
     )
-    integrity: Truncated[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
+    integrity: Truncated[IntegrityRow] = documented(
+        "whether the logged metrics are confirmed, run by run, worst first", "runs"
+    )
     evidence: tuple[EvidenceRow, ...] = documented(
-        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
         "runs",
     )
     not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because something is not what is sealed with them", "runs"
+        "selected runs that are not judged because something differs from what they recorded by digest", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which still clear by Holm's procedure", "text"
+        "how many methods are compared with frozen controls, and which still pass by Holm's procedure", "text"
     )
-    remarks: tuple[str, ...] = documented("what the audit says besides", "text")
+    remarks: tuple[str, ...] = documented("the audit's other remarks", "text")
     completing: tuple[str, ...] = documented(
-        "the lines that train what is missing and audit again; none where nothing is missing", "shell"
+        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
     )
-    commands: Truncated[str] = documented("the command lines that train these runs again", "shell")
+    commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
     figure_files: tuple[FigureFile, ...] = documented(
         "the figures' files, relative to this page, as .svg and .pdf", "path"
     )
-    files: tuple[tuple[str, str], ...] = documented("the files for machines: name, and what it holds", "path")
+    files: tuple[tuple[str, str], ...] = documented("the machine-readable files: name and content", "path")
 
 
 @dataclass(frozen=True)
 class AuditTableContext:
-    """audit_table.tex.j2: the audit table for a paper, one LaTeX table a setting."""
+    """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
 
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
-    tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
+    tables: tuple[SettingTable, ...] = documented("method by column, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers; what older runs did not measure has none", "see each quantity"
+        "the columns of numbers, without metrics that older runs did not measure", "see each metric"
     )
-    means: str = documented("which mean over seeds each column is", "text")
+    means: str = documented("which mean over seeds each column has", "text")
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """The links under the methods' names alone, where no other variant of the method could be meant."""
+    """Return the links with the method's name alone as text, if the method has only one variant."""
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -450,11 +461,11 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 
 def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Column → the most severe of the judgements of it that did not pass, with the seeds it was said of."""
+    """Return column → its most severe judgement that did not pass, with the seeds concerned."""
     column_of = {
         quantity: column.name
         for column in columns
-        if column.name not in WITH_DEVIATION  # there the cell is full
+        if column.name not in WITH_DEVIATION  # these cells have no space for a badge
         for quantity in (column.name, column.about)
     }
     found: dict[tuple[str, str, str], list[int]] = {}
@@ -468,11 +479,11 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     return worst
 
 
-# Waivers as page one shows them: who lets which finding pass, why, until when, and what it really touched.
+# The waivers on the index: who waived which finding, why, until when, and the findings actually waived.
 
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
-    """Every waiver of the report, those in force first; an expired one touched nothing."""
+    """Return every waiver of the report, valid ones first; an expired one waived nothing."""
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
     for group in groups:
         for run in group.runs:
@@ -498,11 +509,11 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
     )
 
 
-# From an audit report to what audit_table.tex.j2 shows.
+# The context of audit_table.tex.j2, from an audit report.
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:
-    """The audit table, every setting with footnotes of its own: a paper may take one and leave another."""
+    """Return the audit table; each setting has separate footnotes, so that a paper can use one alone."""
     report = sources.report
     columns = sources.columns
     return AuditTableContext(

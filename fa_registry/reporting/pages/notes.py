@@ -1,4 +1,7 @@
-"""The notes an audit leaves in MLflow: of every run, of the audit's own run, of the study's. Short, with links to the pages."""
+"""The notes an audit writes to MLflow: for every run, for the audit's run and for the study's run.
+
+They are short and link to the pages.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,8 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
-MAX_NOTE = 4000  # characters; MLflow takes 8000, but nobody reads them beside a run
-MOST_FORMS = 25  # linked in the note of an audit
+MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is readable next to a run
+MOST_FORMS = 25  # most links in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 KINDS = {
     "integrity": "integrity failure",
@@ -43,11 +46,11 @@ KINDS = {
     "half-written": "half-written",
     "broken": "broken",
 }
-CUT = "\n\n… the rest stands in the form."
+CUT = "\n\n… the rest is in the form."
 
 
 class Notes:
-    """Writes the notes of one report; made once, for looking through all runs for every note would be quadratic."""
+    """Writes the notes of one report. Create it once: indexing all runs for every note would be quadratic."""
 
     def __init__(self, report: AuditReport):
         self.sources = Sources.of(report)
@@ -56,27 +59,32 @@ class Notes:
         self._pages = TemplateRenderer()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
-        """The short form of one run in Markdown. form, audit: addresses of these pages where the note will stand."""
+        """Return the short form of one run in Markdown. form, audit: addresses of these pages."""
         alone = run.record.run_id in self._alone
         context = note_context(run, self.sources, form, audit, alone)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
-        """What the audit found as a whole. base: address of the folder of its pages; table: of the table of all runs."""
+        """Return the note on the whole audit.
+
+        Args:
+            base: Address of the folder of its pages.
+            table: Address of the table of all runs.
+        """
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
     def of_excluded(self, one: Exclusion, audit: str = "") -> str:
-        """Why a run was not judged, in the place where an older audit may have left its verdict."""
+        """Return the reason why a run was not judged; it replaces the verdict of an older audit."""
         context = excluded_note_context(one, self.sources.report, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
-        """Accuracy − frozen accuracy in percentage points; None where there is none."""
+        """Return accuracy − frozen accuracy in percentage points, or None."""
         return self.sources.frozen.margin(run).reading.value
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
-    """What an audit found as a whole; base, table as of_audit takes them."""
+    """Return the results of a whole audit. base, table: as in `Notes.of_audit`."""
     report = sources.report
     links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
     counts = Counter(link.verdict.outcome for link in links)
@@ -95,17 +103,20 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 
 
 def not_judged_text(one: Exclusion) -> str:
-    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`; a report of an older release holds no kind."""
+    """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
+
+    The kind is missing in a report of an older release.
+    """
     return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
 
 
 def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
-    """audit: address of the whole audit's page."""
+    """Return the note's context. audit: address of the whole audit's page."""
     return ExcludedNoteContext(not_judged_text(one), one.reason, one.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
-    """`note`, cut at the end of a line where it is longer than MAX_NOTE, and then saying so."""
+    """Return the note; if it is longer than MAX_NOTE, it is cut at a line end and a remark is added."""
     if len(note) <= MAX_NOTE:
         return note
     return note[: MAX_NOTE - len(CUT)].rpartition("\n")[0].rstrip() + CUT
@@ -113,7 +124,7 @@ def bounded(note: str) -> str:
 
 @dataclass(frozen=True)
 class NoteContext:
-    """note.md.j2: the short form that stands in the run's description in MLflow."""
+    """note.md.j2: the short form in the run's description in MLflow."""
 
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
@@ -128,10 +139,10 @@ class NoteContext:
     headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
-    integrity: IntegrityRow = documented("whether the logged figures stand", "text")
+    integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
     proof: str = documented("what the audit's replays prove of the training", "text")
     series_label: str = documented(
-        "how far values by epoch are the author's word; empty where all were recomputed", "text"
+        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
     )
     form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
     audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
@@ -139,7 +150,7 @@ class NoteContext:
 
 @dataclass(frozen=True)
 class ExcludedNoteContext:
-    """excluded_note.md.j2: what stands in the description of a run that an audit could not judge."""
+    """excluded_note.md.j2: the description of a run that an audit could not judge."""
 
     verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
     reason: str = documented("why the run could not be judged", "text")
@@ -150,7 +161,7 @@ class ExcludedNoteContext:
 
 @dataclass(frozen=True)
 class AuditNoteContext:
-    """audit_note.md.j2: what an audit found, in the descriptions of its own run and of the study's in MLflow."""
+    """audit_note.md.j2: an audit's results, in the descriptions of its run and the study's run in MLflow."""
 
     edition: EditionReference = documented("which rules judged", "record")
     selection: str = documented("how the runs were chosen", "text")
@@ -165,7 +176,15 @@ class AuditNoteContext:
 
 
 def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "", alone: bool = True) -> NoteContext:
-    """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
+    """Return the short form of one run, judged alone.
+
+    Args:
+        run: The run.
+        sources: The report and its indexes.
+        form: Address of the run's form in MLflow.
+        audit: Address of the audit's index in MLflow.
+        alone: Whether the run has no other seeds.
+    """
     record, report, known = run.record, sources.report, sources.known
     columns = audit_columns([run], NOTE_TABLE, known)
     reported = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))

@@ -1,4 +1,4 @@
-"""Published figures as pages show them: what was published, what was measured, and what became of it, row by row."""
+"""Published figures on pages: the published value, the measured value and the outcome, row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fa_registry.reporting.view_models import EntryValue
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
 TESTED = WORST_FIRST[:3]
-LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict's word whose colour it has
+LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour it has
     dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
 SITES: Mapping[str, str] = MappingProxyType(
@@ -30,7 +30,12 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Every figure, what differs first; with run_ids only those that these runs were compared with. None without a reference."""
+    """Return the table of published figures, differing ones first; None without a reference.
+
+    Args:
+        reproduction: The comparison with the study's reference.
+        run_ids: If given, only figures compared with these runs are included.
+    """
     if reproduction is None:
         return None
     chosen = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
@@ -47,7 +52,7 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
 
 
 def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
-    """(outcome, figures) of every outcome, zeros too."""
+    """Return (outcome, number of figures) for every outcome, including zeros."""
     tally = Counter(row.outcome for row in rows)
     return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
 
@@ -70,7 +75,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
 
 
 def quantity_text(figure: PublishedFigure) -> str:
-    """`g_norm_mean_ce, site 4`; `first fire of D1`."""
+    """Return the metric with site and epoch: `g_norm_mean_ce, site 4`; `first fire of D1`."""
     if figure.rule:
         return f"first fire of {figure.rule}"
     site = SITES.get(figure.site, f"site {figure.site}")
@@ -79,7 +84,7 @@ def quantity_text(figure: PublishedFigure) -> str:
 
 
 def setting_text(figure: PublishedFigure) -> str:
-    """Architecture with the options that were said, data set, epochs; empty where a figure is of no one setting."""
+    """Return architecture with the given options, data set and epochs; "" if no single setting applies."""
     setting = figure.setting
     if setting is None:
         return ""
@@ -89,7 +94,10 @@ def setting_text(figure: PublishedFigure) -> str:
 
 
 def published_text(figure: PublishedFigure) -> str:
-    """The figure as it was published: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`, `not at hand`."""
+    """Return the published value as text.
+
+    Examples: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`, `not at hand`.
+    """
     if figure.not_at_hand:
         return "not at hand"
     published = figure.published
@@ -111,7 +119,7 @@ def published_text(figure: PublishedFigure) -> str:
 
 
 def measured_text(row: FigureVerdict) -> str:
-    """Mean and spread over the runs with their number, every epoch of a first fire, or a dash where there is no run."""
+    """Return mean ± std (number of runs), the epochs of a first fire, or a dash if there is no run."""
     if not row.measured:
         return "—"
     if row.figure.rule:
@@ -134,19 +142,19 @@ def _shown(figure: PublishedFigure, value: Reading) -> str:
 
 
 def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
-    """What a reader must know of the figure; why its margin is what it is only where it was used."""
+    """Return the remarks on a figure; the reason for its margin only if the margin was used."""
     margin = f"the margin: {figure.margin.why}" if tested else ""
     assumed = figure.setting.assumed if figure.setting else ""
-    factor = "" if figure.factor == 1 else f"what was measured is multiplied by {figure.factor:g}"
+    factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
     return list(filter(None, (figure.remark, factor, assumed, margin)))
 
 
-# The rows of a reproduction's table: a study's published figures beside what was measured.
+# The rows of a reproduction's table: a study's published figures with the measured values.
 
 
 @dataclass(frozen=True)
 class ReproductionRow:
-    """A published figure, in words. look: the verdict outcome whose colour it has. each: one a run it was compared with."""
+    """A published figure as text. look: the verdict whose colour it has. each: one value per compared run."""
 
     outcome: str
     look: str
@@ -163,9 +171,13 @@ class ReproductionRow:
 
 @dataclass(frozen=True)
 class ReproductionTable:
-    """A study's published figures. counts: (outcome, figures), zeros too; tested, untested: rows, what differs first.
+    """A study's published figures.
 
-    digest: of the reference.toml they were read from.
+    Attributes:
+        digest: Digest of the reference.toml they were read from.
+        counts: (outcome, number of figures), including zeros.
+        tested: Rows with a test, differing ones first.
+        untested: The other rows.
     """
 
     study: str

@@ -1,7 +1,7 @@
-"""The Jinja2 environment of the pages: undefined names are errors, text is escaped, numbers must pass a filter.
+"""The Jinja2 environment of the pages: undefined names are errors, and numbers need a filter.
 
-Escaping is the default and cannot be forgotten: `finalize` sees every printed expression. In a Markdown template it
-writes plain text through `markdown_text`, in a LaTeX one through `latex_text`; macros return Markup there too, so
+Text is escaped by default, because `finalize` gets every printed expression. It writes plain text through
+`markdown_text` in a Markdown template and through `latex_text` in a LaTeX one. Macros return Markup there too, so
 nothing is escaped twice.
 """
 
@@ -38,24 +38,24 @@ from fa_registry.errors import LONGEST_PROBLEM, UsageError, shortened, unknown_n
 from fa_registry.reporting.text import filters, latex
 from fa_registry.text_safety import escape_control
 
-SECONDS = 60.0  # a page may take; an index of 66 runs takes under one
-MEMORY = 2**30  # bytes that a page of a user's templates may take beside those of the process
-LARGEST = 2**26  # characters of a page, and characters or entries of what one operator makes
-BITS = 2**12  # of a whole number
-# Of Jinja2's own filters those that neither switch escaping off nor write numbers in a way of their own.
+SECONDS = 60.0  # time limit of a page; an index of 66 runs needs less than one
+MEMORY = 2**30  # bytes that a page of user templates may use in addition to the process's present memory
+LARGEST = 2**26  # characters of a page, and characters or entries of one operator's result
+BITS = 2**12  # of an integer
+# Jinja2's filters, without those that switch escaping off or format numbers.
 JINJA_FILTERS = (
     *("abs", "capitalize", "count", "dictsort", "e", "escape", "first", "groupby", "int", "items", "join", "last"),
     *("length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "select"),
     *("selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "wordcount"),
 )
 GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
-# This package's own, in every language; those of one language stand in LANGUAGES.
+# This package's filters for every language; those of one language are in LANGUAGES.
 FILTERS = (
     *("num", "sci", "pct", "pp", "cos", "exact", "compact", "ci", "between", "na", "number", "reading", "spread"),
     *("cell", "brief", "short", "describe_edition", "quantity"),
 )
-OLD_FILTERS = {"edition_words": "describe_edition"}  # as templates of users call them, for one release
-# `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
+OLD_FILTERS = {"edition_words": "describe_edition"}  # names in older user templates, valid for one release
+# `default` hides undefined names; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
 SUFFIX, MARKDOWN, LATEX, HTML = ".j2", ".md.j2", ".tex.j2", ".html.j2"
 NESTED = "templates or macros are nested too deeply: one of them calls itself"
@@ -80,12 +80,12 @@ ALLOWED: tuple[tuple[type, tuple[str, ...]], ...] = (
     (LoopContext, (*LOOP, "cycle", "changed")),
     (Cycler, ("next", "current", "reset")),
 )
-OPEN = (TemplateModule, Namespace, TemplateReference)  # hold what templates themselves have put there
-TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # no template runs for long without entering one
+OPEN = (TemplateModule, Namespace, TemplateReference)  # contain only what templates themselves set
+TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # every long-running template enters one of these
 
 
 class StrictUndefinedWithHint(StrictUndefined):
-    """A name that does not exist; its message says which do."""
+    """An undefined name; its message lists the known ones."""
 
     @property
     def _undefined_message(self) -> str:
@@ -97,7 +97,7 @@ class StrictUndefinedWithHint(StrictUndefined):
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja2's sandbox with a list of what is allowed, and with a clock. ours: this package's filters by name."""
+    """Jinja2's sandbox with a list of allowed names and a time limit. `ours`: built-in filters by name."""
 
     intercepted_binops = frozenset({"%", "*", "**", "+"})
 
@@ -108,7 +108,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         self.started = time.monotonic()
 
     def tick(self) -> None:
-        """Asked at every turn of a loop and every call of a macro: SecurityError once the page has taken too long."""
+        """Raise SecurityError if the page exceeds its time limit; called at every loop turn and macro call."""
         if time.monotonic() - self.started > SECONDS:
             raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
 
@@ -117,11 +117,11 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> StrictUndefined:
         allowed = ", ".join(sorted(touchable(obj))) or "nothing"
-        hint = f"a template may not touch {attribute!r} of {_kind(obj)}; it may touch: {allowed}"
+        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed}"
         return self.undefined(hint, name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
-        """No `"…".format()`: it prints nan."""
+        """Disable `"…".format()`, which prints nan."""
         return
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -135,9 +135,11 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
     def _generate(
         self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
     ) -> str:
-        """Jinja2's hook between parsing and compiling: every loop and macro looks at the clock."""
+        """Insert a time check into every loop and macro; Jinja2 calls this between parsing and compiling."""
         for switch in source.find_all((nodes.EvalContextModifier, nodes.ScopedEvalContextModifier)):
-            raise TemplateSyntaxError("autoescape cannot be switched: names of runs are foreign", switch.lineno, name)
+            raise TemplateSyntaxError(
+                "autoescape cannot be changed, because run names are untrusted text", switch.lineno, name
+            )
         for node in source.find_all(TURNS):
             look = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
             node.body.insert(0, nodes.ExprStmt(look, lineno=node.lineno).set_lineno(node.lineno))
@@ -145,7 +147,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return a bound on the size of `left operator right`, the most it may be, and its unit; 0 if it cannot be large."""
+    """Return a bound on the size of `left operator right` (0 if never large), its maximum, and the unit."""
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -159,14 +161,14 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
     return (long[0] * max(times[0], 0) if operator == "*" and times and long else 0), LARGEST, "characters or entries"
 
 
-ONE_PAGE = threading.Lock()  # the limit of a process is put back by the page that set it
+ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
 
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Let the process take MEMORY more bytes inside, after which Python raises MemoryError.
+    """Limit the process to MEMORY more bytes inside the context; beyond it, Python raises MemoryError.
 
-    There is no bound where the system has no way to set one or to say what the process has now (Windows, macOS).
+    There is no limit on systems that cannot set one or report the present memory (Windows, macOS).
     """
     try:
         import resource
@@ -186,7 +188,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 def touchable(obj: Any) -> tuple[str, ...]:
-    """The attributes of a value that a template may read or call: a record's fields and properties, a text's methods."""
+    """Return the attributes a template may use: a record's fields and properties, a text's methods."""
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         described = [name for name in dir(type(obj)) if isinstance(getattr(type(obj), name), property)]
         return (*(field.name for field in dataclasses.fields(obj)), *described)
@@ -198,10 +200,13 @@ def _kind(obj: Any) -> str:
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
-    """The environment in which the template called `name` is rendered.
+    """Return the environment in which the template `name` is rendered.
 
-    user_templates: a folder whose files stand in for the shipped ones of the same name. Its templates come from
-    strangers, so everything then runs in Jinja2's sandbox.
+    Args:
+        name: File name of the template.
+        user_templates: A folder whose files replace the built-in ones of the same name. They are untrusted, so
+            everything
+            is then rendered in Jinja2's sandbox.
     """
     folders = [bundled_files.templates()]
     if user_templates is not None:
@@ -213,11 +218,11 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
     ours |= {old: ours[new] for old, new in OLD_FILTERS.items()}
     options = {
         "loader": FileSystemLoader(folders),
-        "autoescape": True,  # .html.j2: HTML escaping; else `finalize` has already turned text into Markup
+        "autoescape": True,  # .html.j2: HTML escaping; otherwise `finalize` has already turned text into Markup
         "trim_blocks": True,
         "lstrip_blocks": True,
         "keep_trailing_newline": True,
-        "auto_reload": False,  # a page imports its macros each time, and would look each time whether the files changed
+        "auto_reload": False,  # a page imports its macros each time, and would check the files each time
     }
     if user_templates is not None:
         return UserEnvironment(finalize, ours, **options)
@@ -229,7 +234,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """What a template writes, by the end of its name; any other file is HTML or stands inside of it, like the style sheet."""
+    """Return a template's language by its suffix; other files are HTML or part of it (the style sheet)."""
     return next((known for known in (MARKDOWN, LATEX) if name.endswith(known)), HTML)
 
 
@@ -241,12 +246,16 @@ class TemplateRenderer:
         self._environments: dict[str, Environment] = {}
 
     def render(self, name: str, context: dict[str, Any]) -> str:
-        """The text of one page. A template that fails is a UsageError that names it; raises nothing of Jinja2's own."""
+        """Return the text of one page.
+
+        Raises:
+            UsageError: The template failed; the message names it. Jinja2's errors are never raised.
+        """
         try:
             made = self._environment(name)
             if not isinstance(made, UserEnvironment):
                 return made.get_template(name).render(context)
-            made.started = time.monotonic()  # the clock of a user's templates starts with each page
+            made.started = time.monotonic()  # the time limit of user templates applies to each page
             with bounded_memory():
                 text = made.get_template(name).render(context)
             if len(text) > LARGEST:
@@ -256,7 +265,7 @@ class TemplateRenderer:
             raise template_failure(name, error) from error
         except Exception as error:
             if self._user_templates is None:
-                raise  # of a shipped template: a bug, which shows its traceback
+                raise  # in a built-in template this is a bug, so its traceback is shown
             raise template_failure(name, error) from error
 
     def _environment(self, name: str) -> Environment:
@@ -266,18 +275,22 @@ class TemplateRenderer:
 
 
 def _printable(write_text: Callable[[str], str], value: Any) -> Any:
-    """What a template may print: text as its language writes it, whole numbers, Markup. A float comes from a filter."""
+    """Convert a printed value: text in the template's language, integers and Markup as they are.
+
+    Raises:
+        TypeError: Any other value; a float needs a filter.
+    """
     if type(value) is str:
         return write_text(value)
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
-    kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists has no end
+    kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists could be endless
     raise TypeError(
         f"a template may print text and whole numbers, found {kind}; write numbers with num, sci, pct or pp"
     )
 
 
-# what a template writes → how what it prints is written there, and the filters that are for it alone
+# language of a template → the function that writes printed text, and the filters of this language only
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
         HTML: (partial(_printable, escape_control), {}),
@@ -299,15 +312,15 @@ LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., A
 
 
 def variables(context: Any) -> dict[str, Any]:
-    """The template's variables: the fields of the context, any page's, as they are."""
+    """Return the template's variables: the fields of any page's context."""
     return {field.name: getattr(context, field.name) for field in fields(context)}
 
 
-# What is said of a template that fails: which one, in which line, and why.
+# The error of a template that fails: its name, line and reason.
 
 
 def template_failure(page: str, error: Exception) -> UsageError:
-    """The error of a page as a UsageError; `page` is named where the error tells of no template inside it."""
+    """Return a page's error as a UsageError; it names the page if the error names no inner template."""
     return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {_reason(error)}")
 
 
@@ -317,15 +330,15 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"expected a page that takes at most {MEMORY:,} bytes of memory"
     if isinstance(error, TemplateNotFound):
-        return f"there is no {error.name}; a template takes others from its own folder and from the shipped ones"
+        return f"there is no {error.name}; a template can include files from its folder and built-in ones"
     return shortened(error, LONGEST_PROBLEM)
 
 
 def _place(page: str, error: Exception) -> str:
-    """`form.html.j2, line 12`: the innermost template that was at work."""
+    """Return `form.html.j2, line 12`: the innermost template that was running."""
     place = page
     step = error.__traceback__
-    while step is not None:  # Jinja2 rewrites tracebacks so that their frames lie in the templates
+    while step is not None:  # Jinja2 rewrites tracebacks so that their frames point to the templates
         if step.tb_frame.f_code.co_filename.endswith(SUFFIX):
             place = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
         step = step.tb_next

@@ -1,4 +1,4 @@
-"""How numbers and foreign text are written. Every filter refuses what is not finite: a page never shows `nan`."""
+"""Filters that write numbers and untrusted text. Non-finite numbers raise: a page never shows `nan`."""
 
 from __future__ import annotations
 
@@ -21,23 +21,28 @@ from fa_registry.text_safety import escape_control
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same decimals
+UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same number of decimals
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
-# What opens a heading, a list item or a rule at the start of a line; `80.0 %` and `−1.0` do not, and stay readable.
+# Opens a heading, list item or rule at the start of a line; `80.0 %` and `−1.0` do not and remain readable.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 
 
 def finite(value: Any) -> float:
-    """The number itself. Raises ValueError for nan and infinities, TypeError for anything that is no number."""
+    """Return the number itself.
+
+    Raises:
+        ValueError: The number is NaN or infinite.
+        TypeError: The value is no number.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"expected a number, found {type(value).__name__}; a missing one is written with the na filter")
+        raise TypeError(f"expected a number, found {type(value).__name__}; write a missing number with the na filter")
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, found {value!r}; use Reading.of, which says N/A and why")
+        raise ValueError(f"expected a finite number, found {value!r}; use Reading.of, which stores N/A and the reason")
     return value
 
 
 def num(value: float, digits: int = 3) -> str:
-    """`digits` significant digits without an exponent where that is readable: 0.934, 12.5, 1,437."""
+    """Return `digits` significant digits, without an exponent if readable: 0.934, 12.5, 1,437."""
     number = finite(value)
     if isinstance(number, int):
         return f"{number:,}".replace("-", MINUS)
@@ -50,7 +55,7 @@ def num(value: float, digits: int = 3) -> str:
 
 
 def sci(value: float, digits: int = 3) -> str:
-    """Scientific notation: 1.23×10⁻⁷."""
+    """Return scientific notation: 1.23×10⁻⁷."""
     number = finite(value)
     if number == 0:
         return "0"
@@ -59,32 +64,32 @@ def sci(value: float, digits: int = 3) -> str:
 
 
 def pct(value: float, digits: int = 1) -> str:
-    """A fraction as per cent: 0.934 → 93.4 %."""
+    """Return a fraction as per cent: 0.934 → 93.4 %."""
     return f"{finite(value) * 100:.{digits}f}\u00a0%".replace("-", MINUS)
 
 
 def pp(value: float) -> str:
-    """A difference in percentage points, always with its sign."""
+    """Return a difference in percentage points with its sign."""
     return f"{finite(value):+.1f}\u00a0pp".replace("-", MINUS)
 
 
 def exact(value: float) -> str:
-    """A number of which the last digits matter, such as a cosine near 1: 0.999999."""
+    """Return a number whose last digits matter, such as a cosine near 1: 0.999999."""
     return num(value, 6)
 
 
 def at_least(value: float) -> str:
-    """A lower bound to six decimals, rounded down, so that it stays one: .99999999999987 → 0.999999."""
+    """Return a lower bound with six decimals, rounded down to remain one: .99999999999987 → 0.999999."""
     return f"{Decimal(repr(finite(value))).quantize(Decimal('0.000001'), ROUND_FLOOR)}".replace("-", MINUS)
 
 
 def cos(value: float) -> str:
-    """A cosine: three decimals, always; what rounds to zero has no sign."""
+    """Return a cosine with three decimals; a value that rounds to zero has no sign."""
     return f"{finite(value):z.3f}".replace("-", MINUS)
 
 
 def compact(value: float) -> str:
-    """A number a person chose, such as a threshold or an axis tick: 50, 0.02, 10⁻⁷."""
+    """Return a number that a person chose, such as a threshold or an axis tick: 50, 0.02, 10⁻⁷."""
     number = finite(value)
     if number == 0 or 1e-3 < abs(number) < 1e4:
         return f"{number:g}".replace("-", MINUS)
@@ -94,7 +99,7 @@ def compact(value: float) -> str:
 
 
 def ci(interval: tuple[float, float], digits: int = 1) -> str:
-    """An interval of fractions as per cent: 91.2 % to 94.0 %."""
+    """Return an interval of fractions as per cent: 91.2 % to 94.0 %."""
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
@@ -102,7 +107,7 @@ def ci(interval: tuple[float, float], digits: int = 1) -> str:
 
 
 def between(interval: tuple[float, float], kind: str) -> str:
-    """An interval in the unit of its quantity: +9.1 pp to +14.0 pp. kind: the filter that writes its ends."""
+    """Return an interval in the unit of its metric: +9.1 pp to +14.0 pp. kind: the filter of its ends."""
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
@@ -111,48 +116,51 @@ def between(interval: tuple[float, float], kind: str) -> str:
 
 
 def _spanned(low: str, high: str) -> str:
-    """Join the ends of an interval; equal ends are no certainty, and a reader must be told."""
+    """Join the ends of an interval; if they are equal, add that this is no certainty."""
     return f"{low} to {high}" if low != high else f"{low} to {high} (no spread at this precision)"
 
 
 def na(reading: Reading) -> str:
-    """What stands where a number is missing: `not finite` (it was computed) or `N/A` (it was not)."""
+    """Return the text for a missing number: `not finite` (it was computed) or `N/A` (it was not)."""
     if reading.value is not None:
         raise ValueError(f"{reading} has a value; write it with num, sci or pct")
     return "not finite" if reading.not_finite else "N/A"
 
 
 def number(shown: Number) -> str:
-    """A number by its own kind, or what stands for it where it is missing."""
+    """Return a number formatted by its kind, or the text for a missing number."""
     return reading(shown.reading, shown.kind)
 
 
 def reading(value: Reading, kind: str) -> str:
-    """A reading by the filter called `kind`, or what stands for it where it is missing."""
+    """Return a reading formatted by the filter `kind`, or the text for a missing number."""
     return na(value) if value.value is None else KINDS[kind](value.value)
 
 
 def spread(estimate: Estimate) -> str:
-    """Mean ± standard deviation, in one unit: 93.4 ± 0.8 %; geometric: 1,812 ×/÷ 1.13. One value has the mean alone."""
+    """Return mean ± standard deviation in one unit, or the mean alone if there is one value.
+
+    Examples: 93.4 ± 0.8 %; geometric: 1,812 ×/÷ 1.13.
+    """
     mean = number(estimate.mean)
     if estimate.mean.reading.value is None or estimate.std.value is None:
         return mean
     if estimate.average == "geometric":
         factor = num(estimate.std.value)
-        # 1.00 says that all seeds agree
+        # 1.00 would mean that all seeds agree
         shown = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
         return f"{mean}\u00a0×/÷\u00a0{shown}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
 
 
 def counted(estimate: Estimate, deviation: bool = True) -> str:
-    """An estimate as a line of text has it: `93.4 ± 0.8 %`, `1,812 (2 of 3)` where a seed has no value."""
+    """Return an estimate for running text: `93.4 ± 0.8 %`, `1,812 (2 of 3)` if a seed has no value."""
     shown = spread(estimate) if deviation else number(estimate.mean)
     return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
 
 
 def cell(shown: Cell) -> str:
-    """A Cell: its number, and its deviation in the same style where it has one."""
+    """Return a cell's number, with its deviation in the same style if it has one."""
     mean, deviation = shown.number, shown.deviation
     if not deviation:
         return number(mean)
@@ -162,7 +170,7 @@ def cell(shown: Cell) -> str:
 
 
 def plus_minus(mean: float, deviation: float, kind: str) -> str:
-    """A mean and its deviation in one style: one unit, one power of ten, the decimals of the mean."""
+    """Return a mean and its deviation in one style: one unit, one power of ten, the decimals of the mean."""
     write = KINDS[kind]
     if kind in UNITS:
         bare, _, unit = write(mean).partition("\u00a0")
@@ -175,13 +183,13 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
         places = len(first.partition(".")[2])
         second = f"{finite(deviation):,.{places}f}"
         if deviation > 0 and float(second.replace(",", "")) == 0:
-            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would say that all seeds agree
+            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would mean that all seeds agree
     both = f"{first}\u00a0±\u00a0{second}"
     return f"({both}){power}" if power else both
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Numbers before one power of ten, ×10⁵, that of the largest; no power where none of them is written with one."""
+    """Return numbers and their common power of ten (×10⁵, of the largest), "" if none is written with one."""
     written = [write(value) for value in values]
     powers = [text.partition("×10")[2] for text in written]
     if not any(powers):
@@ -191,25 +199,25 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
     return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
-@pass_context  # else Jinja2 would put the text in when it compiles, before it can be escaped as the page asks for
+@pass_context  # otherwise Jinja2 would insert the text when compiling, before the page's escaping
 def quantity(context: Any, name: str) -> Metric:
-    """The catalogue's entry of a quantity: its symbol and words, its `heading`, and its `label` where it stands alone."""
+    """Return the catalogue entry of a metric: symbol, description, `heading`, and `label` for use alone."""
     return quantity_of(name)
 
 
 def short(run_id: str) -> str:
-    """A run id as people read it."""
+    """Return a run id in its short form."""
     return escape_control(run_id[:8])
 
 
 def brief(text: str, most: int = 160) -> str:
-    """Foreign text for a heading: cut where it would fill the screen; the whole of it stands in a title or further down."""
+    """Return untrusted text for a heading, shortened; the full text is in a title or further down."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
+@lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def markdown_text(text: str) -> Markup:
-    """Foreign text for a Markdown page, on one line: nothing in it is a tag, a mark, a link or a block."""
+    """Return untrusted text for a Markdown page, on one line, without tags, marks, links or blocks."""
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     line = MARKDOWN_INLINE.sub(r"\\\1", line)
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", ":\\//")
@@ -217,15 +225,15 @@ def markdown_text(text: str) -> Markup:
 
 
 def verbatim(text: str) -> Markup:
-    """A person's own Markdown, as they wrote it. For Markdown templates alone: on an HTML page nothing is verbatim."""
+    """Return a person's Markdown as they wrote it. Only for Markdown templates, never for HTML."""
     return Markup(text)
 
 
 def fence(text: str) -> Markup:
-    """Foreign text as a Markdown code block whose fence is longer than any run of back-ticks inside."""
+    """Return untrusted text as a Markdown code block, with a fence longer than any back-tick run in it."""
     body = escape_control(text).replace(
         "<!--", "<! --"
-    )  # a comment in here must not pass for the marker of a human's blank
+    )  # a comment in the text must not be taken for the marker of a blank
     longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
     ticks = "`" * max(3, longest + 1)
     return Markup(f"{ticks}\n{body.rstrip()}\n{ticks}")

@@ -1,4 +1,4 @@
-"""How a LaTeX page is written: foreign text as itself, in characters that pdflatex knows, and tables that fit the paper."""
+"""How a LaTeX page is written: escaped untrusted text, pdflatex's characters, tables that fit a page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from markupsafe import Markup
 from fa_registry.text_safety import escape_control
 
 T = TypeVar("T")
-PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words: TeX writes these as they are
-LONG = 20  # a word of more letters may have to be broken: digests, paths, options of a command
-STEP = 8  # of a long word without any sign: after so many letters
+PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words, which TeX writes as they are
+LONG = 20  # longer words (digests, paths, command options) may need line breaks
+STEP = 8  # letters between line breaks in a long word without punctuation
 BREAKS = "/._-=:,+()[]{}&?"
 BREAK = r"\allowbreak{}"
-ACCENTS: Mapping[str, str] = MappingProxyType(  # combining mark → the command that puts it on a letter; in math mode
+ACCENTS: Mapping[str, str] = MappingProxyType(  # combining mark → the command for it in text and in math mode
     {
         "\u0300": (r"\`", r"\grave"),
         "\u0301": (r"\'", r"\acute"),
@@ -48,35 +48,35 @@ TOKEN = re.compile(
 
 
 def latex_text(text: str) -> Markup:
-    """Foreign text for a LaTeX page, on one line: no command, comment or paragraph in it; long words can be broken.
+    """Return untrusted text for a LaTeX page, on one line, without commands, comments and paragraphs.
 
-    What is a formula in it (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) is set as one. A character without a LaTeX command is shown by its number,
-    ⟨U+4E2D⟩, so that every text compiles.
+    Long words can be broken, and formulas (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) are set as formulas. A character without a LaTeX
+    command is shown by its number, ⟨U+4E2D⟩, so that every text compiles.
     """
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     return Markup(_set(line))
 
 
 def latex_block(text: str) -> Markup:
-    """Several lines of foreign text, each a paragraph of its own, their indentation kept; for a flushleft surrounding.
+    """Return untrusted text with one indented paragraph per line, for a flushleft environment.
 
-    No formula in them: what stands in a command or an entry of BibTeX is to be copied.
+    Formulas are not set, because commands and BibTeX entries are meant to be copied.
     """
     return Markup("\n".join(f"{_indented(line, _encoded)}\\par" for line in _lines(text)))
 
 
 def latex_formulas(text: str) -> Markup:
-    """As latex_block, with its formulas set as such: for equations."""
+    """Return the text as `latex_block` does, with formulas set: for equations."""
     return Markup("\n".join(f"{_indented(line, _set)}\\par" for line in _lines(text)))
 
 
 def latex_comment(text: str) -> Markup:
-    """Foreign text for the rest of a line that begins with %: as it is, to be searched for; TeX reads nothing there."""
+    """Return untrusted text for the rest of a % comment line, unescaped so that it can be searched."""
     return Markup(re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" "))
 
 
 def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
-    """The items with their places, at most so many together: a table that is too wide for paper is set in parts."""
+    """Return the items with their indices in groups of at most `most`, for tables too wide for the page."""
     placed = tuple(enumerate(items))
     return tuple(placed[start : start + most] for start in range(0, len(placed), most))
 
@@ -87,13 +87,13 @@ def _lines(text: str) -> list[str]:
 
 def _indented(line: str, write: Callable[[str], str]) -> str:
     bare = line.lstrip(" ")
-    # \leavevmode: without it TeX drops the spaces at the beginning of a paragraph, and an empty line altogether
+    # \leavevmode: without it TeX drops leading spaces of a paragraph, and empty lines
     return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + write(bare)
 
 
-@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
+@lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def _set(text: str) -> str:
-    """Words as words, formulas as formulas."""
+    """Return text with its formulas set as formulas."""
     made, end = [], 0
     text = unicodedata.normalize("NFC", text)
     for match in FORMULA.finditer(text):
@@ -103,7 +103,7 @@ def _set(text: str) -> str:
 
 
 def _formula(text: str) -> str:
-    """The inside of a formula. A command's name ends where a letter that is none of it would follow."""
+    """Return the inside of a formula; a command name is separated from a following letter."""
     written = ""
     for match in IN_FORMULA.finditer(text):
         part = _part(match)
@@ -131,7 +131,7 @@ def _encoded(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    """One word; a long one with places where a line may end, an even piece of letters and digits at a time."""
+    """Return one word; a long one has line-break points between even pieces of letters and digits."""
     if len(word) <= LONG:
         return _symbols(word)
     pieces = re.findall(rf"[^{re.escape(BREAKS)}]{{1,{STEP}}}[{re.escape(BREAKS)}]*|[{re.escape(BREAKS)}]+", word)
@@ -150,7 +150,7 @@ def _symbol(match: re.Match[str]) -> str:
         return f"$^{{{''.join(RAISED[char] for char in text)}}}$"
     if match["lowered"]:
         return f"$_{{{''.join(LOWERED[char] for char in text)}}}$"
-    if match["joined"]:  # TeX would make a dash of --, also in the options of a command, and a quotation mark of ,,
+    if match["joined"]:  # TeX would turn -- into a dash, also in command options, and ,, into a quotation mark
         return "{}".join(text)
     return _accented(*text) if match["accented"] else _char(text)
 
@@ -169,7 +169,7 @@ def _char(char: str) -> str:
 
 
 def _accented(letter: str, mark: str) -> str:
-    """A letter under its accent: é, or in formulas V̄."""
+    """Return a letter with its accent: é, or in formulas V̄."""
     text, math = ACCENTS[mark]
     if letter.isascii() and letter.isalpha():
         return rf"{text}{{{letter}}}"
@@ -178,12 +178,12 @@ def _accented(letter: str, mark: str) -> str:
     return _char(letter) + _symbols(f"⟨U+{ord(mark):04X}⟩")
 
 
-# Which LaTeX command writes which character: what pdflatex with T1 fonts would refuse, misread or join into another sign.
+# The LaTeX command of every character that pdflatex with T1 fonts would reject, misread or join with another.
 
 
 TEXT: Mapping[str, str] = MappingProxyType(
     {
-        # what TeX itself reads
+        # special characters of TeX
         **{
             "\\": r"\textbackslash{}",
             "{": r"\{",
@@ -205,7 +205,7 @@ TEXT: Mapping[str, str] = MappingProxyType(
             "”": r"\textquotedblright{}",
         },
         **{"§": r"\S{}", "°": r"\textdegree{}", "©": r"\textcopyright{}", "µ": r"\textmu{}"},
-        # letters that are no letter under an accent
+        # letters that are not an accented letter
         **{"ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "å": r"\aa{}", "Å": r"\AA{}", "œ": r"\oe{}"},
         **{"Œ": r"\OE{}", "ß": r"\ss{}", "ł": r"\l{}", "Ł": r"\L{}", "đ": r"\dj{}", "ı": r"\i{}"},
     }
@@ -214,7 +214,7 @@ VARIANTS = {"ε": "varepsilon", "ϵ": "epsilon", "φ": "varphi", "ϕ": "phi"}
 
 
 def _greek(letter: str) -> str:
-    """\\gamma, \\Gamma, by the letter's name in Unicode, which spells lambda without its b."""
+    """Return \\gamma or \\Gamma by the letter's Unicode name, which spells lambda without its b."""
     name = unicodedata.name(letter).rpartition(" ")[2].replace("LAMDA", "LAMBDA")
     return "\\" + VARIANTS.get(letter, name.title() if letter.isupper() else name.lower())
 
@@ -243,12 +243,12 @@ MATH: Mapping[str, str] = MappingProxyType(
 )
 
 
-# What is a formula in a line of words: a letter with an index or a sign on it, a Greek letter, a norm, a power of ten, a negative
-# number. A Latin letter alone, or in a name such as d_hidden, is none.
+# Formulas in a line of text: a letter with an index or accent, a Greek letter, a norm, a power of ten, a negative
+# number. A Latin letter alone, or in a name such as d_hidden, is not a formula.
 
 
 def _formulas() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """(a whole formula; its parts)"""
+    """Return the patterns of a whole formula and of its parts."""
     greek, marks = "".join(letter for letter in MATH if letter.isalpha()), "".join(m for m in ACCENTS if ACCENTS[m][1])
     raised, lowered = f"[{''.join(RAISED)}]+", f"[{''.join(LOWERED)}]+"
     index = rf"_(?:\{{[A-Za-z0-9−+, ]{{1,9}}\}}|[A-Za-z0-9{greek}](?:−1)?)(?![A-Za-z0-9_])"

@@ -1,4 +1,4 @@
-"""skeleton is drawn from its generator alone, and its states are h_0 .. h_L."""
+"""skeleton uses only its generator, and its states are h_0 .. h_L."""
 
 import torch
 from skeleton.architecture import PLUGIN

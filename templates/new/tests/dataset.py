@@ -1,4 +1,4 @@
-"""skeleton is the same at every load, and its labels are classes of its card."""
+"""skeleton is the same at every load, and its labels match its card."""
 
 import torch
 from skeleton.dataset import PLUGIN

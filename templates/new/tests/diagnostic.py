@@ -1,4 +1,4 @@
-"""skeleton is 1 where the credit is the gradient, 0 where it is its opposite, and N/A with a reason without a credit."""
+"""skeleton is 1 if the credit is the gradient, 0 for its opposite, and N/A without a credit."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""skeleton has every property that its card declares, and every one of all methods."""
+"""skeleton has the properties that its card declares and those of all methods."""
 
 from fa_registry.testing import check_method
 

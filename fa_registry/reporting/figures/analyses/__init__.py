@@ -1,6 +1,6 @@
-"""The figure of every analysis: PNG bytes, drawn from nothing but the DataFrame that is its twin.
+"""The figures of the analyses as PNG bytes, each drawn only from a DataFrame with its numbers.
 
-Each module has `numbers(analysis, runs)`, the twin, and `draw(figure, frame)`, which shows that frame and nothing else.
+Each module has `numbers(analysis, runs)`, which returns that DataFrame, and `draw(figure, frame)`, which draws it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, mod
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Everything the figure shows. runs: those that were analysed, for figures that follow them by epoch."""
+    """Return all numbers of the figure. runs: the analysed runs, for figures that show epochs."""
     return MODULES[analysis.name].numbers(analysis, runs)
 
 
 def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
-    """The figure; the same numbers give the same bytes. None for an analysis from elsewhere, which has none here."""
+    """Return the figure, or None for a third-party analysis; the same numbers give the same bytes."""
     if analysis.name not in DRAWINGS:
         return None
     return png(DRAWINGS[analysis.name], analysis_numbers(analysis, runs), dpi)
 
 
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:
-    """A table lossless: beside each number, where any cell has them, its interval, n, reason and run ids."""
+    """Return a table without loss: each number with its interval, n, reason and run ids, where present."""
     columns: dict[str, list] = {}
     for column in table.columns:
         cells = [row[column.name] for row in table.rows]

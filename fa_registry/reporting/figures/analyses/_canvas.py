@@ -1,4 +1,4 @@
-"""What the figures of analyses share: their twins, rows, panels and legends, marks, and axes that take any number."""
+"""Shared parts of the analysis figures: number frames, rows, panels, legends, marks and axes."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ from fa_registry.reporting.figures.style import (
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
-MOST_LETTERS = 44  # of a row's name
-MOST_ROWS = 40  # methods a figure shows; its table has all
+MOST_LETTERS = 44  # of a row label
+MOST_ROWS = 40  # methods in a figure; its table contains all
 WIDTH = 7.2  # inches
-BAND, PANE = "#cfe6d8", "#f3f4f6"  # where nothing changes; the lane of what is no number
-DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fields of decisions, beside the palette's own
+BAND, PANE = "#cfe6d8", "#f3f4f6"  # the range of no change; the lane of missing numbers
+DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fills of decisions, in addition to the palette
 FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, TICK, FRAME, LIMIT, *PALETTE)
-DECADES = 1.5  # what spans more is drawn on a logarithmic axis, if it is all positive
-NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # of any twin
+DECADES = 1.5  # a positive range wider than this is drawn on a logarithmic axis
+NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # any frame's
 Draw = Callable[[Figure, pd.DataFrame], None]
 
 
 def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
-    """Drawn with default settings whatever the user's are; a palette and no metadata keep the bytes few and the same."""
+    """Draw the figure with default settings, regardless of the user's, and return its PNG bytes.
+
+    A palette and no metadata keep the bytes few and reproducible.
+    """
     with styled():
         canvas = Canvas(WIDTH, 1.2, dpi)
         if len(numbers):
@@ -56,30 +59,30 @@ def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
 
 
 def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """A row an entry; what is NUMERIC is float, NaN where there is no number."""
+    """Return a frame with one row per entry; the NUMERIC columns are float, NaN where there is no number."""
     made = pd.DataFrame(list(entries))
     return made.astype({name: float for name in NUMERIC if name in made})
 
 
 def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
-    """Add the column `chance`: the accuracy of a guess, NaN where it is not known or not the same of all runs."""
+    """Add the column `chance`: the accuracy of guessing, NaN if it is unknown or differs between runs."""
     frame["chance"] = common_chance(run.record for run in runs)
     return frame
 
 
 def chance_line(axes: Axes, chance: float) -> None:
-    """Draw the accuracy of a guess; nothing where it is not known."""
+    """Draw the accuracy of guessing, if it is known."""
     if not math.isnan(chance):
         axes.axhline(chance, **CHANCE_LOOK)
 
 
 def chance_entry(frame: pd.DataFrame) -> list[Line2D]:
-    """Return the legend's entry of that line; none where it is not drawn."""
+    """Return the legend entry of the chance line; empty if the line is not drawn."""
     return [Line2D([], [], **CHANCE_LOOK, label="chance")] * bool(frame["chance"].notna().any())
 
 
 def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, object]:
-    """What a twin holds of the cell `name`: its number with interval, words and reason, and those of `keys` the row has."""
+    """Return the frame row of the cell `name`: its number, interval, text, reason, and the row's `keys`."""
     cell = row[name]
     low, high = cell.interval or (None, None)
     own = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
@@ -91,12 +94,12 @@ def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, o
 
 
 def plain(cell: AnalysisCell) -> str | float | None:
-    """The number of a cell, None where it is missing, or the words of one that holds no number."""
+    """Return the number of a cell, None if it is missing, or the text of a text cell."""
     return cell.reading.value if cell.reading else cell.text
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
-    """With a column `row`: the method, and as much of its setting as tells settings apart."""
+    """Add a column `row`: the method, with the parts of its setting that distinguish settings."""
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]
     shared = set.intersection(*map(set, parts)) if parts else set()
@@ -108,7 +111,7 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
         text = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
         short = shortened(text, MOST_LETTERS)
-        twice = short in rows.values()  # cut to one text, two rows would be drawn over each other
+        twice = short in rows.values()  # rows with the same shortened text would be drawn over each other
         rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
     return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
 
@@ -118,7 +121,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
-    """(the numbers as `named`, of the first MOST_ROWS rows; these rows from top to bottom; how many more there are)."""
+    """Return the numbers of the first MOST_ROWS rows, these rows in order, and the number left out."""
     numbers = named(numbers)
     rows = list(dict.fromkeys(numbers["row"]))
     shown = rows[:MOST_ROWS]
@@ -126,12 +129,12 @@ def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
 
 
 def row_width(rows: Sequence[str]) -> float:
-    """Inches that the rows' names take left of the axis."""
+    """Return the width in inches of the row labels left of the axis."""
     return 0.25 + 0.07 * max(map(len, rows), default=0)
 
 
 def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
-    """One line of text a row, the first on top."""
+    """Label one row per text, the first on top."""
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=8)
@@ -140,7 +143,7 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
 
 
 def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
-    """The scale that shows these values: logarithmic where all are positive and they span decades."""
+    """Set the scale of an axis for these values: logarithmic if all are positive and span decades."""
     known = np.array([value for value in values if math.isfinite(value)])
     if known.size and known.min() > 0 and np.ptp(np.log10(known)) > DECADES:
         _decades(axes, axis, np.log10(known))
@@ -154,7 +157,11 @@ def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
 
 
 def _plain_ticks(fineness: float) -> FuncFormatter:
-    """Tick labels with digits enough to tell two ticks apart. fineness: the largest value over the distance of two ticks."""
+    """Return tick labels with enough digits to distinguish ticks.
+
+    Args:
+        fineness: The largest value divided by the distance of two ticks.
+    """
     digits = max(4, math.ceil(math.log10(fineness or 1)) + 2)
     if digits > 6:
         return FuncFormatter(lambda value, _: f"{value:.{digits}g}")
@@ -162,7 +169,10 @@ def _plain_ticks(fineness: float) -> FuncFormatter:
 
 
 def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
-    """Limits and ticks are set here: matplotlib's own margins overflow where an exploded norm spans hundreds of decades."""
+    """Set limits and ticks of a logarithmic axis.
+
+    The margins of matplotlib overflow if an exploded norm spans hundreds of decades.
+    """
     margin = 0.05 * (powers.max() - powers.min())
     low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
     axes.set(**{f"{axis}lim": (10.0**low, 10.0**high), f"{axis}scale": "log"})
@@ -174,39 +184,39 @@ def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
 
 
 def intervals(axes: Axes, places: Sequence[float], low: Sequence[float], high: Sequence[float], **look: object) -> None:
-    """An upright line from low to high at each place; none where they are NaN."""
+    """Draw a vertical line from low to high at each place; none where they are NaN."""
     axes.plot(np.array([places, places]), np.array([low, high]), **look)
 
 
 def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **place: object) -> None:
-    """Grey words where there is no number to draw."""
+    """Write grey text where there is no number to draw."""
     axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **place)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:
-    """Along the upper or lower edge; its rows are reserved by `legend_height`."""
+    """Draw the legend along the upper or lower edge, in the space of `legend_height`."""
     figure.legend(handles=handles, loc=corner, ncols=_columns(handles))
 
 
 def legend_height(handles: Sequence[Artist]) -> float:
-    """Inches that a legend of these entries takes."""
+    """Return the height in inches of a legend with these entries."""
     return 0.12 + 0.19 * math.ceil(len(handles) / _columns(handles))
 
 
 def _columns(handles: Sequence[Artist]) -> int:
-    """As many as fit side by side, at most four."""
+    """Return the number of columns that fit next to each other, at most four."""
     widest = 0.55 + 0.07 * max(len(handle.get_label()) for handle in handles)  # inches
     return max(1, min(4, int(WIDTH / widest)))
 
 
 def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
-    """A legend's entry for a marker without a line."""
+    """Return a legend entry for a marker without a line."""
     look = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
     return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **look)
 
 
 def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
-    """A legend's entries for methods drawn as lines with dots. looks: label → (colour, dash)."""
+    """Return legend entries for methods drawn as lines with dots. looks: label → (colour, dash)."""
     return [
         Line2D(
             [],
@@ -222,12 +232,12 @@ def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
 
 
 def limit_line(label: str) -> Line2D:
-    """The legend's entry of a threshold."""
+    """Return the legend entry of a threshold."""
     return Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=label)
 
 
 def place(figure: Figure, left: float, right: float, bottom: float, top: float, **more: float) -> None:
-    """Fixed margins in inches: a layout engine takes twice as long and moves axes when a name changes."""
+    """Set fixed margins in inches; a layout engine is slower and moves axes when a name changes."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
         left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more

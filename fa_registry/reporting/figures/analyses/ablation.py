@@ -1,4 +1,4 @@
-"""Methods down, instruments across: what each set decides, by colour and by sign."""
+"""Figure of the decisions of each instrument set (columns) on each method (rows), as colour and sign."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import PALETTE
 
-LOOKS = {  # decision: fill, sign, ink; the sign says the same without colour
+LOOKS = {  # decision: fill, sign, ink; the sign repeats the decision without colour
     "rejects": (PALETTE[1], "✕", "white"),
     "warns": (_canvas.DECISIONS[0], "!", "black"),
     "cannot judge": (_canvas.DECISIONS[1], "?", "black"),
@@ -28,14 +28,14 @@ ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a method and set of instruments, with what it decides."""
+    """Return one row per method and set of instruments, with the set's decision."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
     frame = _canvas.variant(_canvas.entry(row, name) for row in analysis.rows for name in sets)
     return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method and set of instruments, with what it decides; methods as rows, sets as columns."""
+    """Draw methods as rows and instrument sets as columns, each cell with the decision."""
     frame, rows, left_out = _canvas.in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
     handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]
@@ -59,6 +59,6 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _sign(letter: str) -> Path:
-    """The letter as a marker: hundreds of texts would take longer than all else on the figure."""
+    """Return the letter as a marker; hundreds of texts would dominate the drawing time."""
     outline = TextPath((0, 0), letter, size=9)
     return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)

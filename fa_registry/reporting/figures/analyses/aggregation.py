@@ -1,4 +1,4 @@
-"""The eight aggregates of every method on one line, and beside it the Γ of every site they are made of."""
+"""Figure of the eight aggregates of Γ per method, next to the Γ of each site they are computed from."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
 MARKERS = {"mean_mean": "o", "mean_median": "s", "median_mean": "^", "median_median": "D"}
-EXACT, MOST_TEXT = "exact by construction", 7  # sites beyond which their numbers no longer fit
+EXACT, MOST_TEXT = "exact by construction", 7  # most sites whose numbers fit
 ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """panel: an aggregate, or `gamma` of a site; `counts` says whether that site enters the aggregates."""
+    """Return one row per aggregate or site.
+
+    The column `panel` is an aggregate, or `gamma` for a site. `counts` is whether the site enters the aggregates.
+    """
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]
     return _canvas.variant(_canvas.entry(row, name, "site", "counts") for row, name in cells)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method and aggregate (left panel), and a row a method and site (right panel), each a cosine."""
+    """Draw the aggregates of each method (left panel) and the Γ of each site (right panel), as cosines."""
     handles = [
         _canvas.dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
         for name, marker in MARKERS.items()
@@ -64,7 +67,7 @@ def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
 
 
 def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    """A field a site, blue where Γ is positive and orange where it is negative; white where it does not count."""
+    """Draw one cell per site: blue for positive Γ, orange for negative, white if the site does not count."""
     largest = frame.loc[frame["counts"] != EXACT, "value"].abs().max() or 1.0
     count = int(frame["site"].max()) + 1 if len(frame) else 1
     for row, site, counts, value in zip(frame["row"], frame["site"], frame["counts"], frame["value"], strict=True):

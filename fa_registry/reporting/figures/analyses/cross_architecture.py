@@ -1,4 +1,4 @@
-"""One line a method on a network: its accuracy above the frozen control, with the interval over seeds."""
+"""Figure of the accuracy above the frozen control, per method and network, with intervals over seeds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MARKERS = "os^DvP*X"
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a method and setting: mean margin over frozen in percentage points with its 95 % interval."""
+    """Return the mean margin over frozen (percentage points) with 95 % interval, by method and setting."""
     return _canvas.variant(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method and network: margin over the frozen control in percentage points, with its interval."""
+    """Draw one row per method and network: margin over frozen in percentage points, with its interval."""
     networks = list(dict.fromkeys(frame["architecture"]))
     looks = {
         name: (colour, MARKERS[index % len(MARKERS)])

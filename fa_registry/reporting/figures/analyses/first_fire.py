@@ -1,4 +1,7 @@
-"""One panel a rule: a dot a run at the epoch in which it first fires, a hollow one in the lane of those that never do."""
+"""Figure of the epoch of first fire: one panel per rule, one dot per run.
+
+Runs in which the rule never fires have a hollow dot in a separate lane.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 
 ROW, BOTTOM, GAP = 0.24, 0.45, 0.45  # inches
-STATES = {  # state: in words, marker, fill
+STATES = {  # state: label, marker, fill
     "fires": ("first fire of a run", "o", PALETTE[1]),
     "never": ("never fires", "o", "white"),
-    "N/A": ("cannot be said", "x", TICK),
+    "N/A": ("not determined", "x", TICK),
 }
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a run and rule. state: fires (at `epoch`), never, or N/A, both with their reason."""
+    """Return one row per run and rule. state: fires (at `epoch`), or never or N/A with a reason."""
     rows = analysis.table("runs").rows
     frame = _canvas.variant(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
     frame = frame.rename(columns={"value": "epoch", "words": "state"})
@@ -31,7 +34,12 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a run and rule: the epoch of the first fire, nan where there is none, and how long the run was trained."""
+    """Draw the epoch of first fire per run and rule; NaN means none.
+
+    Args:
+        figure: The figure to draw into.
+        frame: As `numbers` returns it; `trained` is the number of epochs the run was trained.
+    """
     rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)
     frame, rows, left_out = _canvas.in_rows(frame)
@@ -51,7 +59,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) -> None:
     lanes = {"never": last * 1.13, "N/A": last * 1.31}
     axes.axvspan(last * 1.05, last * 1.40, color=_canvas.PANE, linewidth=0, zorder=0)
-    seeds = frame.groupby(["row", "state"], sort=False)  # side by side where they meet
+    seeds = frame.groupby(["row", "state"], sort=False)  # next to each other if they overlap
     count, place = seeds["epoch"].transform("size"), seeds.cumcount()
     level = frame["row"].map(rows.index) + 0.6 * (place - (count - 1) / 2) / count.clip(lower=3)
     for state, runs in frame.groupby("state", sort=False):

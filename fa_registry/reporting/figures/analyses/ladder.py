@@ -1,4 +1,4 @@
-"""Accuracy by the number of trained blocks, and beside it by the number of blocks, with the frozen control dashed."""
+"""Figure of accuracy by number of trained blocks, and by network depth with the frozen control dashed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a rung (panel trained) or a depth (panel depth; setting: of the shallowest of its scan).
+    """Return one row per number of trained blocks (panel trained) or depth (panel depth).
 
-    A method without a rung between its ends is left out where another has one: its line would only be in the way.
+    In the depth panel, `setting` is the shallowest setting of the scan. Methods with only the two end points are left
+    out if another method has intermediate points, because their lines would clutter the figure.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     least = 3 if max(count.values(), default=0) > 2 else 1
@@ -39,7 +40,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method and rung: accuracy as a fraction by trained blocks; by blocks in all for the shallow networks."""
+    """Draw accuracy (fraction) by trained blocks, and by total blocks for the depth scan."""
     panels = [name for name in PANELS if (frame["panel"] == name).any()]
     frame, rows, _ = _canvas.in_rows(frame)
     looks = in_order(rows)

@@ -1,4 +1,4 @@
-"""What λ buys and costs, quantity by quantity, and below it ‖h_L‖ by epoch for every strength."""
+"""Figure of the effect of λ on each metric, with ‖h_L‖ by epoch for every strength below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels a row; in
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Panels accuracy, h_L, gamma: one row a λ, mean and interval over seeds. Panel epochs: ‖h_L‖ of a run at an epoch."""
+    """Return the numbers of all panels.
+
+    Panels accuracy, h_L and gamma: one row per λ, mean and interval over seeds. Panel epochs: ‖h_L‖ by run and epoch.
+    """
     records = {run.record.run_id: run.record for run in runs}
     entries = [_canvas.entry(row, name, "penalty", "seed", "epoch") for row in analysis.rows for name in PANELS]
     for row in analysis.rows:
@@ -35,13 +38,13 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method, λ and quantity, over seeds; and ‖h_L‖ by epoch, a line a strength."""
+    """Draw each metric by λ over seeds, and ‖h_L‖ by epoch with one line per run, coloured by strength."""
     frame, sweeps, _ = _canvas.in_rows(frame)
     looks = in_order(sweeps)
     handles = _canvas.lines_with_dots(looks) + _canvas.chance_entry(frame)
     epochs = frame[frame["panel"] == "epochs"]
     top = _canvas.legend_height(handles) + HEAD
-    lower = math.ceil(epochs["row"].nunique() / ACROSS)  # rows of panels that follow the epochs
+    lower = math.ceil(epochs["row"].nunique() / ACROSS)  # rows of panels by epoch
     figure.set_size_inches(_canvas.WIDTH, top + (PANEL + BOTTOM) + lower * (PANEL + BOTTOM + HEAD))
     for index, (name, title) in enumerate(PANELS.items()):
         axes = _axes(figure, index, top)
@@ -69,7 +72,10 @@ def _axes(figure: Figure, index: int, top: float) -> Axes:
 
 
 def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
-    """One line a sweep; λ = 0 has a place of its own, one decade below the smallest other, and no solid line to it."""
+    """Draw one line per sweep.
+
+    λ = 0 is placed one decade below the smallest other λ and has no solid line to it.
+    """
     at = _places(axes, frame["penalty"])
     known = frame.dropna(subset="value")
     chance = frame.loc[frame["panel"] == "accuracy", "chance"].dropna()
@@ -77,7 +83,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
     for sweep, rows in known.groupby("row", sort=False):
         colour, dash = looks[sweep]
         rows = rows.sort_values("penalty")
-        shift = 0.24 * ((list(looks).index(sweep) + 0.5) / len(looks) - 0.5)  # so that intervals stand side by side
+        shift = 0.24 * ((list(looks).index(sweep) + 0.5) / len(looks) - 0.5)  # so that intervals do not overlap
         places, solid = rows["penalty"].map(at) + shift, rows["penalty"] > 0
         axes.plot(places[solid], rows["value"][solid], color=colour, linestyle=dash, linewidth=1.3)
         if solid.any() and not solid.all():
@@ -88,7 +94,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
 
 
 def _tame(known: pd.DataFrame) -> list[float]:
-    """Interval ends that belong on the axis: those of two seeds may reach far beyond all values and would squeeze them."""
+    """Return the interval ends that belong on the axis; two-seed intervals can exceed the values by far."""
     if not len(known):
         return []
     reach = 2 * (known["value"].max() - known["value"].min()) or abs(known["value"]).max()
@@ -97,7 +103,7 @@ def _tame(known: pd.DataFrame) -> list[float]:
 
 
 def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
-    """Ticks at every λ; returns where a λ stands."""
+    """Set ticks at every λ; return the function from λ to its position."""
     powers = sorted({math.log10(strength) for strength in strengths if strength > 0})
     zero = (powers[0] if powers else 0.0) - 1
 
@@ -111,7 +117,7 @@ def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
 
 
 def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, object]]) -> None:
-    """A thin line a run; one whose norm stops being finite ends in a cross."""
+    """Draw a thin line per run; it ends in a cross if the norm stops being finite."""
     _canvas.value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
     for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
         colour, _ = strengths[f"λ = {strength:g}"]

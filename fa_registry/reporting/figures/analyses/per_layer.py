@@ -1,4 +1,4 @@
-"""One row of panels a setting: ‖g_l‖ on the left and Γ_l on the right by site, a line a method."""
+"""Figure of ‖g_l‖ (left) and Γ_l (right) by site: one row of panels per setting, one line per method."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import TICK, in_order, panel
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}
-MOST_SETTINGS, MOST_METHODS = 6, 14  # a figure shows; the table has all
+MOST_SETTINGS, MOST_METHODS = 6, 14  # in a figure; the table contains all
 LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a method, site and panel: mean over seeds with its interval. counts: whether Γ_l says anything there."""
+    """Return mean and interval over seeds by method, site and panel. counts: is Γ_l informative there?"""
     frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
     return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a method, setting and site: ‖g_l‖ (log axis) and Γ_l, means over seeds."""
+    """Draw ‖g_l‖ (log axis) and Γ_l by site, as means over seeds, per setting and method."""
     methods, settings = (list(dict.fromkeys(frame[name])) for name in ("method", "setting"))
     looks = in_order(methods[:MOST_METHODS])
     handles = _canvas.lines_with_dots(looks)
@@ -51,7 +51,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]], log: bool) -> None:
-    """A hollow marker where Γ is exact by construction; a line breaks where a site has no number."""
+    """Draw one panel: a hollow marker where Γ is exact by construction; a line breaks at missing numbers."""
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
     _canvas.value_axis(axes, frame["value"].dropna(), "y")
     if frame["value"].isna().all():
@@ -61,7 +61,7 @@ def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
         axes.axhline(0, color=TICK, linewidth=0.8)
     for place, (method, rows) in enumerate(frame.groupby("method", sort=False)):
         colour, dash = looks[method]
-        sites = rows["site"] + 0.04 * (place - len(looks) / 2)  # so that intervals stand side by side
+        sites = rows["site"] + 0.04 * (place - len(looks) / 2)  # so that intervals do not overlap
         axes.plot(sites, rows["value"], color=colour, linestyle=dash, linewidth=1.3)
         for fill, shown in ((colour, rows["counts"] == "yes"), ("white", rows["counts"] != "yes")):
             axes.plot(sites[shown], rows["value"][shown], "o", color=colour, mfc=fill, markersize=4, zorder=3)

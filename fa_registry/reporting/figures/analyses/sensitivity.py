@@ -1,4 +1,4 @@
-"""One strip a threshold: the observed values, the threshold, and the band in which it may move."""
+"""Figure with one strip per threshold: observed values, the threshold, and its band of no change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ COLUMNS = ["rule", "quantity", "unit", "kind", "method", "run_ids", "value", "re
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """kind: threshold, low, high (the range) or value (one observed); a rule that no run has a figure for is left out."""
+    """Return the numbers of the strips, without rules that no run has a value for.
+
+    The column `kind` is threshold, low or high (the range), or value (one observed value).
+    """
     observed = analysis.table("observed").rows
     units = {row["rule"].text: row["unit"].text for row in analysis.rows}
     seen = {row["rule"].text for row in observed if row["value"].reading.value is not None}
@@ -38,7 +41,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """frame: a row a rule and method: the observed value, the threshold, and the band in which no verdict changes."""
+    """Draw one strip per rule: observed values by method, the threshold, and its band of no change."""
     looks = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
     handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="no verdict changes")]
     handles += [_canvas.dot(method, *look) for method, look in looks.items()]
@@ -52,7 +55,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """method → (colour, marker); after the palette's end the next marker tells methods apart."""
+    """Return method → (colour, marker); after the last colour, the next marker distinguishes methods."""
     return {
         method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
         for index, method in enumerate(methods)
