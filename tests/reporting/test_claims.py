@@ -277,7 +277,7 @@ def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
     found = [a_finding("D1", "pass", state="OK", threshold=50.0, observed=Reading(value)) for value in (10.0, 200.0)]
     runs = [dataclasses.replace(run, findings=(one,)) for run, one in zip(rich.runs, found, strict=False)]
     for order in (runs, runs[::-1]):
-        keeps, general = sorted((claim.text, claim.run_ids) for claim in state_claims(order))
+        general, keeps = sorted((claim.text, claim.run_ids) for claim in state_claims(order))
         assert "keeps its scale" in keeps[0] and keeps[1] == (runs[0].record.run_id,)
         assert "The requirement of D1" in general[0] and general[1] == (runs[1].record.run_id,)
 
