@@ -74,7 +74,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write the pages, files and figures of an audit into a folder; filled-in blanks of existing forms are kept.
+    """Write the pages, files and figures of an audit; keep the filled-in blanks of existing forms.
 
     These are index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, report_files() and figures/.
 
@@ -153,7 +153,7 @@ def output_conflicts(out: Path) -> list[str]:
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write everything into `folder`, with the blanks of the forms in `out`; return the file names in order."""
+    """Write everything into `folder`, with the blanks of the forms in `out`; return the file names."""
     shown = without_mismatches(report)
     sources = Sources.of(shown)
     names = ["index.html"]

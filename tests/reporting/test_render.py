@@ -61,7 +61,7 @@ def test_values_of_which_there_is_no_page_are_told_and_nothing_is_written(rich, 
         if run["record"]["spec"]["method"] == "fa" and "gamma_null_p" in run["record"]["measurements"]["sites"]
     )
     sites["gamma_null_p"][2] = 7.0
-    with pytest.raises(InvalidFields, match=r"allow no page.*expected p-values from 0 to 1, found \[7.0\]"):
+    with pytest.raises(InvalidFields, match=r"cannot be rendered.*expected p-values from 0 to 1, found \[7.0\]"):
         render_report(jsonio.decode(AuditReport, held), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
