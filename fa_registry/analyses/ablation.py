@@ -1,9 +1,10 @@
 """ablation: which instruments reject which runs, alone and together.
 
-An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision has no use. For each run
-an instrument fires, does not fire, or is undetermined. A set of instruments decides as the edition does: accuracy and Γ reject if they fire; rules reject if all of a
-`fail_if` list fire (in a strict edition: any), and a rule outside the set counts as not firing. A missing metric never leads to
-an accept: the set rejects if it would for any value of the metric, otherwise it cannot judge.
+An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision has no use. For each
+run an instrument fires, does not fire, or is undetermined. A set of instruments decides as the edition does. Accuracy and Γ
+reject if they fire. Rules reject if all of a `fail_if` list fire (in a strict edition: any), and a rule outside the set counts as
+not firing. A missing metric never leads to an accept: the set rejects if it would for any value of the metric, otherwise it
+cannot judge.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def instruments(edition: Edition) -> tuple[str, ...]:
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
-    """Return each instrument's result on one run: accuracy by chance, Γ by zero, and each rule."""
+    """Return each instrument's result on one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
         ACCURACY: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
@@ -126,7 +127,7 @@ RULE_OF = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the decision of each set of instruments on each method, and how many it rejects."""
+    """Return the decisions of each set of instruments on each method, and how many it rejects."""
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)

@@ -40,7 +40,7 @@ UNREADABLE = RuleCard(
 
 
 def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
-    """Return the finding that a file or one of its cells could not be read; line 1 if no line is the cause."""
+    """Return the finding that a file or cell could not be read; line 1 if no line is the cause."""
     place = SourceLocation(path, line, 1, line, 1, cell)
     return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
 

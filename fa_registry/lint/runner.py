@@ -113,7 +113,7 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
 
 
 def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
-    """Return the findings of one rule; an expression nested too deeply for Python's recursion is a finding too."""
+    """Return the findings of one rule; too deep nesting of an expression is a finding too."""
     try:
         hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
@@ -216,7 +216,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(report: LintReport, version: str) -> dict[str, Any]:
-    """Return the SARIF log of one run; silenced findings are included with their reason, as SARIF requires."""
+    """Return the SARIF log of one run, including silenced findings with their reason, as SARIF requires."""
     order = {card.code: index for index, card in enumerate(report.cards)}
     run = {
         "tool": {
@@ -258,7 +258,7 @@ def _result(finding: LintFinding, index: int) -> dict[str, Any]:
 
 
 def _location(finding: LintFinding) -> dict[str, Any]:
-    """Return a location: a region of the file, or for a notebook, whose lines are JSON, a logical location."""
+    """Return a region of the file, or a logical location for a notebook, whose lines are JSON."""
     place = finding.place
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.path)}}
     if place.cell:

@@ -242,7 +242,7 @@ class Names:
                 own.aliases[argument.arg] = None
 
     def _bind_assignment(self, node: ast.Name) -> None:
-        """Bind an alias such as `cos = F.cosine_similarity`; other or repeated assignments make a name unknown."""
+        """Bind an alias such as `cos = F.cosine_similarity`; other or repeated assignments are unknown."""
         if isinstance(self.parents[node], ast.comprehension):
             return  # bound inside the comprehension only
         scope = self._scope(node)
