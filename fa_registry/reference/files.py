@@ -1,4 +1,4 @@
-"""docs/reference-files.md: the keys of the files that users write (studies, waivers, editions, options).
+"""docs/reference-files.md: keys of the files that users write (studies, waivers, editions, options).
 
 Names, types and defaults are from the records that read the files; the descriptions are the texts below their fields.
 """

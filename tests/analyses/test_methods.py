@@ -140,7 +140,7 @@ def test_wrong_tables_are_refused():
         AnalysisColumn("a", "words", kind="number")
     with pytest.raises(ValueError, match="expected a number, a text or both"):
         AnalysisCell()
-    with pytest.raises(ValueError, match=r"row 0: columns and cells differ and cells: a, b"):
+    with pytest.raises(ValueError, match=r"row 0: columns and cells differ in: a, b"):
         AnalysisTable("t", "T", (AnalysisColumn("a", "words"),), ({"b": AnalysisCell(text="x")},))
 
 
