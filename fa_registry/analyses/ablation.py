@@ -82,7 +82,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Decider:
-    """The decision of the chosen instruments on a run, by the logic of the edition: decide(evidence, chosen)."""
+    """The decision of the chosen instruments on a run, by the edition: decide(evidence, chosen)."""
 
     edition: Edition
 
