@@ -43,9 +43,7 @@ def test_the_same_seed_beside_is_mentioned_and_no_violation(store):
     train("--method", "dfa", "--seed", "1", recipe="learning_rate=0.001005")
     report, _, _ = run_audit(store)
     outcome, evidence = answer(report)
-    assert (
-        outcome == "unknown" and "also tried with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
-    )
+    assert outcome == "unknown" and "also tried with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
 
 
 def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):
