@@ -1,4 +1,4 @@
-"""Analyses over many judged runs, one file each. They look numbers up and count; they draw nothing and measure nothing."""
+"""Analyses over many judged runs, one module each; they read recorded metrics and measure nothing."""
 
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.plugin_registry import Catalog

@@ -1,4 +1,4 @@
-"""The methods of a report, told apart by name, and their figures over seeds."""
+"""The methods of a report, with unique labels, and their metrics over seeds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 Pick = Callable[[RunRecord], Reading]
 
 METHOD = AnalysisColumn("method", "method, with its options")
-SETTING = AnalysisColumn("setting", "what it is compared within")
+SETTING = AnalysisColumn("setting", "setting within which it is compared")
 SEED = AnalysisColumn("seed", "seed of the run", kind="count")
 RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """The runs of one method in one setting. label: unique within its setting."""
+    """The runs of one method in one setting, with a label that is unique within its setting."""
 
     label: str
     group: Group
@@ -38,7 +38,7 @@ class MethodRuns:
 
     @property
     def cells(self) -> dict[str, AnalysisCell]:
-        """Its row's METHOD, SETTING and RUNS."""
+        """Return the cells METHOD, SETTING and RUNS of its row."""
         ids = tuple(run.record.run_id for run in self.runs)
         return {
             METHOD.name: AnalysisCell(text=self.label, run_ids=ids),
@@ -48,7 +48,10 @@ class MethodRuns:
 
 
 def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
-    """Every method that is no control, setting by setting. Settings of one name, as of older releases, leave equal labels."""
+    """Return every method that is not a control, by setting.
+
+    Settings with equal names, as in older releases, give equal labels.
+    """
     found = [group for group in groups(report) if not group.control]
     plain = [(group.runs[0].record.spec.label, group.setting) for group in found]
     counts = Counter(plain)
@@ -67,7 +70,7 @@ def last_site(name: str) -> Pick:
 
 
 def mid_site(name: str) -> Pick:
-    """At site ⌊L/2⌋, where protocol.md measures what is measured at one site."""
+    """Return a reader of a site metric at site ⌊L/2⌋, which protocol.md uses for metrics of one site."""
 
     def pick(record: RunRecord) -> Reading:
         row = record.measurements.sites.get(name, ())
@@ -77,13 +80,17 @@ def mid_site(name: str) -> Pick:
 
 
 def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, float]:
-    """seed → value, where there is one; runs of one seed count as one, by the quantity's mean."""
+    """Return seed → value, if there is one; runs of one seed are averaged by the metric's mean."""
     readings = ((run.record.spec.seed, pick(run.record)) for run in runs)
     return seed_values(readings, quantity_of(quantity).mean)
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
-    """A quantity over seeds with its 95 % t interval, by quantities.over_seeds. pick: where it is read, else the scalar."""
+    """Return a metric over seeds with its 95 % t interval, by metrics.over_seeds.
+
+    Args:
+        pick: The reader of the metric [its scalar].
+    """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
     found = over_seeds(((run.record.spec.seed, reading) for run, reading in readings), quantity)
@@ -94,9 +101,11 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> AnalysisColumn:
-    """A column of a quantity over seeds, as the catalogue calls and writes it, with its mean where that is the geometric one.
+    """Return a column of a metric over seeds, with the catalogue's name; it notes a geometric mean.
 
-    unit: of its numbers, where the catalogue leaves it to a card. where: of which site it is, `at site 0`.
+    Args:
+        unit: The unit of its numbers, if the catalogue leaves it to a card.
+        where: The site, such as `at site 0`.
     """
     known = quantity_of(quantity)
     text = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
@@ -107,7 +116,11 @@ def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
 ) -> AnalysisCell:
-    """A mean as a cell; scale: it and its interval are decimal logarithms."""
+    """Return a mean as a cell.
+
+    Args:
+        scale: Whether the mean and its interval are decimal logarithms.
+    """
     if scale and abs(mean) > LARGEST_DECADES:
         return AnalysisCell(Reading(None, f"beyond the range of numbers: 10 to the {mean:.0f}"), run_ids=run_ids, n=n)
     if scale:

@@ -1,4 +1,4 @@
-"""Judging again with one threshold moved: what can change, for whom, and where exactly."""
+"""Repeated judgement with one threshold moved: which verdicts change, and at which value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
 
-NOT_WORKED_OUT = "not worked out: a rule on the distribution of credit masks sites before it compares"
+NOT_WORKED_OUT = "not computed: a rule on the distribution of credit masks sites before it compares"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RuleLimit:
 
 @dataclass(frozen=True)
 class VerdictChange:
-    """What another threshold makes of a run's verdict."""
+    """The change of a run's verdict at another threshold."""
 
     method: MethodRuns
     run: RunAudit
@@ -50,7 +50,11 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """The last threshold on one side before some verdict changes. included: at `value` itself none has changed yet."""
+    """The last threshold on one side before a verdict changes.
+
+    Args:
+        included: Whether no verdict changes at `value` itself.
+    """
 
     value: float
     included: bool
@@ -59,9 +63,10 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that one threshold judges together: a single run, or for a rule over seeds all runs of a method.
+    """Runs that one threshold judges together: one run, or all runs of a method for a rule over seeds.
 
-    beside: the controls they are compared with.
+    Args:
+        `beside`: The controls that they are compared with.
     """
 
     method: MethodRuns
@@ -74,7 +79,7 @@ class JudgedUnit:
 
     @cached_property
     def shown(self) -> tuple[Reading, ...]:
-        """What was observed, N/A with the reason where nothing was."""
+        """Return the observed values, or N/A with the reason."""
         rule, first = self.limit.rule, self.runs[0]
         if rule.judge == CREDIT:
             return (Reading(None, NOT_WORKED_OUT),)
@@ -97,17 +102,17 @@ class JudgedUnit:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The only thresholds at which anything can change, sorted."""
+        """Return the only thresholds at which a verdict can change, sorted."""
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """One a run. Kept, for labels and outcomes are looked at one after the other."""
+        """Return one verdict per run; cached, because labels and outcomes are compared one after the other."""
         if threshold not in self._kept:
             self._kept[threshold] = self._judged(threshold)
         return self._kept[threshold]
 
     def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """With the limit at `threshold` and every other finding as it is."""
+        """Return the verdicts with the limit at `threshold` and all other findings unchanged."""
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})
@@ -126,7 +131,7 @@ class JudgedUnit:
 
 
 def limits(edition: Edition) -> Iterator[RuleLimit]:
-    """Every threshold of the edition that can be overridden, rule by rule."""
+    """Yield every threshold of the edition that can be overridden, rule by rule."""
     for rule in edition.rules:
         leading, *further = rule.conditions
         own = {condition.quantity: condition for condition in further if condition.quantity != rule.quantity}
@@ -135,7 +140,7 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """What the limit judges; controls are never judged."""
+    """Return the units that the limit judges; controls are never judged."""
     records = {run.record.run_id: run.record for run in report.runs}
     found = []
     for method in trained(report):
@@ -149,11 +154,13 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Walking from threshold `start` down (side −1) or up (+1): where the first verdict of the unit changes, if one does.
+    """Return the threshold nearest to `start` at which a verdict of the unit changes, or None.
 
-    label: whether flags count, or the outcome alone.
+    Args:
+        side: −1 to search below `start`, +1 to search above it.
+        label: Whether flags count, or the outcome alone.
     """
-    if not unit.limit.rule.gating:  # the verdict does not look at it: judging again would only take time
+    if not unit.limit.rule.gating:  # the verdict does not depend on it, so judging again is not needed
         return None
     on_this_side = [value for value in unit.values if side * value >= side * start]
     for value in sorted(on_this_side, key=lambda one: side * one):

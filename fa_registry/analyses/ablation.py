@@ -1,11 +1,10 @@
-"""ablation: which instruments reject which runs, alone and together. An instrument that changes no decision is decoration.
+"""ablation: which instruments reject which runs, alone and together.
 
-An instrument is the accuracy, Γ, or a gating rule of the edition. Each says of a run: it fires, it does not, or it cannot
-tell. What a set of them decides follows the edition: accuracy and Γ reject where they fire; rules reject where all of a
-`fail_if` list fires (in a strict edition: any), and a rule outside the set counts as silent. A figure that is missing never
-makes an accept: the set rejects if it would whatever the figure were, else it cannot judge.
-
-A decider says of every run what one instrument alone would have decided; the protocol is one of them.
+An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision has no use. For each
+run an instrument fires, does not fire, or is undetermined. A set of instruments decides as the edition does. Accuracy and Γ
+reject if they fire. Rules reject if all of a `fail_if` list fire (in a strict edition: any), and a rule outside the set counts as
+not firing. A missing metric never leads to an accept: the set rejects if it would for any value of the metric, otherwise it
+cannot judge.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 
-ACCURACY, GAMMA = symbol_of("accuracy"), symbol_of("gamma")  # the instruments that are no rules
+ACCURACY, GAMMA = symbol_of("accuracy"), symbol_of("gamma")  # the instruments that are not rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # the most severe first
 OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
     {"fail": "rejects", "incomplete": "cannot judge", "warn": "warns", "pass": "accepts"}
@@ -34,19 +33,24 @@ OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Evidence:
-    """instrument → True where it fires, False where it does not, None where it cannot tell. warned: those that warn."""
+    """The instruments' results on one run.
+
+    Args:
+        fires: Instrument → True if it fires, False if it does not, None if it is undetermined.
+        warned: The instruments that warn.
+    """
 
     fires: Mapping[str, bool | None]
     warned: frozenset[str]
 
 
 def instruments(edition: Edition) -> tuple[str, ...]:
-    """Accuracy, Γ and the edition's gating rules, in order."""
+    """Return accuracy, Γ and the edition's gating rules, in order."""
     return (ACCURACY, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
-    """What every instrument says of one run: accuracy against chance, Γ against zero, and each gating rule."""
+    """Return each instrument's result on one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
         ACCURACY: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
@@ -60,7 +64,7 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 
 
 def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Whether the accuracy is no better than guessing one of the data set's classes."""
+    """Return whether the accuracy is no better than guessing one of the data set's classes."""
     accuracy = take("accuracy", "scalar", run.record.measurements)[0].value
     classes = card.get("classes")
     if accuracy is None or not isinstance(classes, int) or classes < 2:
@@ -69,7 +73,7 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Whether the headline Γ is zero or points the other way; credit that is the gradient itself cannot."""
+    """Return whether the headline Γ is at most 0; always False if the credit is the gradient itself."""
     if is_exact(card):
         return False
     gamma = take("gamma_deep_mean", "scalar", run.record.measurements)[0].value
@@ -78,7 +82,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Decider:
-    """decide(evidence, chosen): what the chosen instruments decide on a run, by the edition's own logic."""
+    """The decision of the chosen instruments on a run, by the edition: decide(evidence, chosen)."""
 
     edition: Edition
 
@@ -93,16 +97,16 @@ class Decider:
 
 
 def protocol_decision(verdict: Verdict) -> str:
-    """The edition's own verdict in the words of a set of instruments."""
+    """Return the edition's verdict as a decision of a set of instruments."""
     return OF_PROTOCOL[verdict.outcome]
 
 
 def worst(decisions: Iterable[str]) -> str:
-    """Of several runs' decisions the most severe."""
+    """Return the most severe of several decisions."""
     return min(decisions, key=DECISIONS.index)
 
 
-MOST = 12  # instruments: 4,095 sets; beyond them the sets in order stand alone
+MOST = 12  # instruments: 4,095 sets; with more, only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
     AnalysisColumn("instruments", "which instruments decide"),
@@ -117,13 +121,13 @@ LADDER = (
 RULE_OF = (
     f"{ACCURACY} rejects a run that is not above chance, 1/classes of its data set; {GAMMA} rejects one whose mean over sites 1..L "
     "and samples is not above 0, and accepts credit that is exact by construction.",
-    "A rule warns where it fires and the edition does not fail a run for it alone, or where it decides nothing (noisy, "
-    "undecided, provisional, waived). A method is rejected when any of its runs is, as seeds combine to a verdict.",
+    "A rule warns if it fires and the edition does not fail a run for it alone, or if it decides nothing (noisy, "
+    "undecided, provisional, waived). A method is rejected if any of its runs is, as in the verdict over seeds.",
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """What each set of instruments decides on each method, and how many it rejects."""
+    """Return the decisions of each set of instruments on each method, and how many it rejects."""
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)
@@ -132,7 +136,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     columns = _columns(ladder)
     rows = tuple(_row(method, known, ladder, decide) for method in methods)
     tables = (
-        AnalysisTable("ablation", "What each set of instruments decides on each method", columns, rows),
+        AnalysisTable("ablation", "Decision of each set of instruments on each method", columns, rows),
         AnalysisTable(
             "sets", "How many each set rejects", LADDER, tuple(_count(one, methods, known, decide) for one in ladder)
         ),
@@ -148,7 +152,7 @@ def name_of(chosen: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Each alone, then accuracy and Γ with one rule more at a time; last the protocol itself, as the empty set."""
+    """Return each instrument alone, then accuracy, Γ and more and more rules, then the protocol as ()."""
     alone = [(name,) for name in names]
     rising = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*alone, *rising, ()]
@@ -214,17 +218,15 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
     remarks = []
     silent = [rule.code for rule in edition.rules if not rule.gating]
     if silent:
-        remarks.append(
-            f"{', '.join(silent)} never reject: the edition reports them and its verdict does not look at them."
-        )
+        remarks.append(f"{', '.join(silent)} never reject: the edition reports them, but they do not gate its verdict.")
     if len(instruments(edition)) > MOST:
         remarks.append(
-            f"{len(instruments(edition))} instruments have more sets than can be shown; {len(every)} in order are."
+            f"{len(instruments(edition))} instruments have more sets than can be shown; {len(every)} of them are."
         )
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"diverged runs: {len(diverged)}. The protocol fails them whatever its rules say; sets of rules do not."
+            f"diverged runs: {len(diverged)}. The protocol fails them regardless of its rules; sets of rules do not."
         )
     return remarks
 

@@ -1,4 +1,4 @@
-"""aggregation: the same cosines, eight headline numbers. Which one is printed is a choice, and one site may make it."""
+"""aggregation: eight headline numbers from the same cosines, and the site that may dominate the mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = {name.removeprefix(PREFIX): text for name, text in AGGREGATES.items()}
 GAMMA = symbol_of("gamma")
 EIGHT = tuple(AnalysisColumn(name, description, "cosine", "cos") for name, description in NAMES.items())
 SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight", "cosine", "cos")
-RATIO = AnalysisColumn("ratio", "largest over smallest in size, where all have one sign", "ratio", "num")
+RATIO = AnalysisColumn("ratio", "largest over smallest absolute value, if all have one sign", "ratio", "num")
 COLUMNS = (
     METHOD,
     SETTING,
@@ -26,7 +26,7 @@ COLUMNS = (
     *EIGHT,
     SPREAD,
     RATIO,
-    AnalysisColumn("carrier", f"the site that holds more than half of Σ|{GAMMA}| over the sites that count"),
+    AnalysisColumn("carrier", f"the site with more than half of Σ|{GAMMA}| over the sites that count"),
     AnalysisColumn("share", f"share of the largest site in Σ|{GAMMA}|", "fraction", "pct"),
 )
 BY_RUN = (METHOD, SETTING, SEED, *EIGHT, SPREAD, RATIO)
@@ -40,7 +40,7 @@ BY_SITE = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Γ of every method by the eight aggregates, with their spread, and the site that carries the mean."""
+    """Return Γ of every method by eight aggregates, with their spread and the site that carries the mean."""
     rows, by_run, by_site = [], [], []
     for method in trained(report):
         sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
@@ -52,7 +52,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         AnalysisTable("runs", "The same, run by run", BY_RUN, tuple(by_run), detail=True),
         AnalysisTable("sites", f"{GAMMA} site by site", BY_SITE, tuple(by_site), detail=True),
     )
-    remark = f"Sites whose credit is exact by construction are in none of the aggregates: their {GAMMA} is 1 whatever is trained."
+    remark = f"Sites whose credit is exact by construction are in none of the aggregates: their {GAMMA} is always 1."
     return AnalysisResult(tables, (remark,))
 
 
@@ -78,7 +78,7 @@ def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
 
 
 def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
-    """The eight values and their runs, or the reason of the first that is missing: a spread of fewer is another figure."""
+    """Return the known values, their runs, and the first missing one, as a spread needs all eight."""
     readings = [cells[name].reading for name in NAMES]
     ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
     missing = [reading for reading in readings if reading.value is None]
@@ -118,7 +118,7 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Which of the deep sites that count holds most of Σ|Γ_l|."""
+    """Return the deep site with the largest share of Σ|Γ_l| among the sites that count."""
     counted = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted if row["gamma"].reading.value is None]
     if missing or not counted:
@@ -148,7 +148,7 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
 PLUGIN = Analyser(
     name="aggregation",
     title=f"Aggregation of {GAMMA}",
-    question=f"By how much does the way of averaging over sites and samples move one method's {GAMMA}?",
+    question=f"By how much does the way of averaging over sites and samples change one method's {GAMMA}?",
     source="arXiv 2606.21126, which finds a factor of 2.5 to 5 between four common aggregations",
     answer=answer,
 )

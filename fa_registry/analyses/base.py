@@ -1,4 +1,4 @@
-"""What an analysis is: one question over many runs, answered by tables in which every number names its runs."""
+"""Interface of analyses: a question about many runs, answered by tables with the runs of each number."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from fa_registry.deprecated_names import aliases
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
 
-KINDS = ("text", "count", "chosen", "num", "sci", "pct", "pp", "cos", "exact")  # chosen: by a person, 0.01 not 0.0100
+KINDS = ("text", "count", "chosen", "num", "sci", "pct", "pp", "cos", "exact")  # chosen: by a user, 0.01 not 0.0100
 
 
 @dataclass(frozen=True)
 class AnalysisColumn:
-    """name: the key of its cells; words: what stands in it; unit: of its numbers; kind: how people read them (KINDS)."""
+    """A column of an analysis table.
+
+    Args:
+        name: The key of its cells.
+        words: A description of its content.
+        unit: The unit of its numbers.
+        kind: The number format, one of KINDS.
+    """
 
     name: str
     words: str
@@ -26,13 +33,15 @@ class AnalysisColumn:
             raise ValueError(f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
 
 
-@dataclass(frozen=True, slots=True)  # a hundred thousand of them, where runs are many
+@dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
 class AnalysisCell:
-    """A number, words, or both. run_ids: where it was read; n: how many values are behind it, with their `interval`.
+    """A number, a text, or both.
 
-    of: of a mean over seeds, how many seeds there are; n of them have a value.
-
-    interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
+    Args:
+        run_ids: The runs it was read from.
+        interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
+        n: The number of values that it is computed from.
+        of: For a mean over seeds, the number of seeds; n of them have a value.
     """
 
     reading: Reading | None = None
@@ -45,13 +54,18 @@ class AnalysisCell:
     def __post_init__(self):
         if self.reading is None and not self.text:
             raise ValueError(
-                "a cell holds a number, or words, or both; a number that is missing is a Reading with its reason"
+                "expected a number, a text or both in a cell, found neither; for a missing number give a Reading with its reason"
             )
 
 
 @dataclass(frozen=True)
 class AnalysisTable:
-    """rows: column name → cell, every column in every row. detail: for files and figures, too long for a terminal."""
+    """A table of an analysis.
+
+    Args:
+        rows: Column name → cell, with every column in every row.
+        detail: Whether it is for files and figures only, because it is too long for a terminal.
+    """
 
     name: str
     title: str
@@ -64,15 +78,19 @@ class AnalysisTable:
         for index, row in enumerate(self.rows):
             if set(row) != set(names):
                 odd = sorted(set(row) ^ set(names))
-                raise ValueError(f"table {self.name!r}, row {index}: not its columns and cells: {', '.join(odd)}")
+                raise ValueError(f"table {self.name!r}, row {index}: columns and cells differ in: {', '.join(odd)}")
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One answered question. The first table is the answer, the others what it rests on.
+    """One answered question: the first table is the answer, the others are its evidence.
 
-    selection, edition: which runs, judged by which rules. source: who asked it first, and where.
-    excluded: runs that were selected and could not be read; remarks: what a reader must know besides.
+    Args:
+        source: The publication that first asked the question.
+        selection: The analysed runs, as text.
+        edition: The edition that judged the runs.
+        remarks: Notes for the reader.
+        excluded: Selected runs that could not be read.
     """
 
     name: str
@@ -100,23 +118,26 @@ class Analysis:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """What an analyser finds: its tables, the answer first, and its remarks."""
+    """The result of an analyser: its tables, the answer first, and its remarks."""
 
     tables: tuple[AnalysisTable, ...]
     remarks: tuple[str, ...] = ()
 
 
 def without_rows(analysis: Analysis, why: str = "it has no row for these runs") -> str:
-    """`why` where the answer has no row, else nothing."""
+    """Return `why` if the answer has no row, else an empty text."""
     return "" if analysis.rows else why
 
 
 @dataclass(frozen=True)
 class Analyser:
-    """One analysis as a plugin. answer(report, edition): the report's runs are judged by that edition.
+    """One analysis as a plug-in.
 
-    question: one sentence that ends in a question mark. rank: its place among the analyses of an audit's first page, from 1; 0: it
-    is not there. silence(analysis): why there is nothing to say of these runs, empty where there is.
+    Args:
+        question: One sentence that ends in a question mark.
+        answer: answer(report, edition); the report's runs are judged by that edition.
+        rank: Its position among the analyses of an audit's first page, from 1; 0 if it is not shown there.
+        silence: silence(analysis) returns why there is no result for these runs, or an empty text.
     """
 
     name: str
@@ -128,7 +149,7 @@ class Analyser:
     silence: Callable[[Analysis], str] = without_rows
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
-        """The analysis of every run of the report. Raises ValueError when another edition judged them."""
+        """Return the analysis of every run of the report; raise ValueError if another edition judged them."""
         mine, its = edition.reference, report.edition
         if (mine.name, mine.digest, mine.overrides) != (its.name, its.digest, dict(its.overrides)):
             raise ValueError(
@@ -153,7 +174,7 @@ class Analyser:
 def _emptiness(report: AuditReport) -> tuple[str, ...]:
     if any(run.record.spec.control == "none" for run in report.runs):
         return ()
-    return (f"no trained method among the runs ({len(report.runs)}, controls alone): there is nothing to analyse",)
+    return (f"no trained method among the runs ({len(report.runs)}, only controls): there is nothing to analyse",)
 
 
 __getattr__ = aliases(__name__)

@@ -1,4 +1,4 @@
-"""cross-architecture: the same method on every network of the runs, beside that network's own frozen control."""
+"""cross-architecture: the same method on every network, with the frozen control of each network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 ARCHITECTURE = AnalysisColumn("architecture", "network")
-VERDICT = AnalysisColumn("verdict", "what the edition says of all its seeds")
+VERDICT = AnalysisColumn("verdict", "verdict of the edition over all its seeds")
 COLUMNS = (
     METHOD,
     ARCHITECTURE,
@@ -41,15 +41,15 @@ COLUMNS = (
 BY_METHOD = (
     METHOD,
     AnalysisColumn("architectures", "networks it was trained on", "networks", "count"),
-    AnalysisColumn("above", "settings in which its mean lies above the frozen control's", "settings", "count"),
+    AnalysisColumn("above", "settings in which its mean is above the frozen control's", "settings", "count"),
     AnalysisColumn("settings", "settings in which both are known", "settings", "count"),
-    AnalysisColumn("passes", "where the edition passes it"),
-    AnalysisColumn("fails", "where the edition fails it"),
+    AnalysisColumn("passes", "settings in which the edition passes it"),
+    AnalysisColumn("fails", "settings in which the edition fails it"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Every method on every network with its margin over frozen, and how many networks each verdict holds on."""
+    """Return every method on every network with its margin over frozen, and the settings of each verdict."""
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
     beside = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
@@ -63,7 +63,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         AnalysisTable("methods", "On how many networks a method helps", BY_METHOD, counted),
     )
     networks = list(dict.fromkeys(map(_network, methods)))
-    alone = [f"all of these runs are of one network, {name}: nothing is said of others" for name in networks]
+    alone = [f"all of these runs are of one network, {name}: there is no result for others" for name in networks]
     return AnalysisResult(tables, tuple(alone) if len(alone) == 1 else ())
 
 
@@ -120,7 +120,7 @@ def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, Analysi
 
 
 def silence(analysis: Analysis) -> str:
-    """Of one network there is nothing to compare."""
+    """Return why there is nothing to compare, if all runs are of one network."""
     several = len({row["architecture"].text for row in analysis.rows}) > 1
     return "" if several else "all runs are of one network"
 
@@ -128,7 +128,7 @@ def silence(analysis: Analysis) -> str:
 PLUGIN = Analyser(
     name="cross-architecture",
     title="Across architectures",
-    question="Does what a method does on one network hold on the others?",
+    question="Does a method's result on one network also hold on the others?",
     source="arXiv 2606.21126, cross-architecture audit",
     answer=answer,
     rank=7,

@@ -1,4 +1,4 @@
-"""first-fire: at which epoch each rule first fires. An early warning is worth as much as it comes before the end."""
+"""first-fire: the epoch at which each rule first fires; the earlier a warning, the more useful it is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLUMNS = (
     RUNS,
     AnalysisColumn("fired", "runs in which it fires", "runs", "count"),
     AnalysisColumn("never", "runs in which it never does", "runs", "count"),
-    AnalysisColumn("unknown", "runs of which that cannot be said", "runs", "count"),
+    AnalysisColumn("unknown", "runs for which it is not known", "runs", "count"),
     AnalysisColumn("earliest", "earliest first fire over the runs", UNIT, "count"),
     AnalysisColumn("median", "median first fire, a run that never fires counting as later than all", UNIT, "count"),
     AnalysisColumn("latest", "latest first fire over the runs", UNIT, "count"),
@@ -55,7 +55,12 @@ BY_RUN = (
 
 @dataclass(frozen=True)
 class Fire:
-    """When a rule first fires on one run. state: fires, never, unknown. open: an earlier epoch cannot be judged."""
+    """The epoch at which a rule first fires on one run.
+
+    Args:
+        state: fires, never or unknown.
+        open: Whether an earlier epoch cannot be judged.
+    """
 
     run: RunAudit
     epoch: Reading
@@ -64,14 +69,14 @@ class Fire:
 
     @property
     def text(self) -> str:
-        """`8`, `≤8` where an earlier epoch is open, `never`, or `N/A`."""
+        """Return `8`, `≤8` if an earlier epoch is open, `never`, or `N/A`."""
         if self.epoch.value is None:
             return "never" if self.state == "never" else "N/A"
         return f"{'≤' if self.open else ''}{self.epoch.value:.0f}"
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """The epoch at which each rule first fires, by method over its seeds and run by run."""
+    """Return the epoch at which each rule first fires, by method over its seeds and run by run."""
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
     for rule in edition.rules:
@@ -93,10 +98,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
-    """The epoch; or that it never fires in the epochs that were followed; or why neither can be said."""
+    """Return the epoch of the first fire, or that it never fires, or why that is not known."""
     if rule.judge != LIMIT or rule.reference:
-        how = AT_THE_END.get(rule.judge, "by a rule of its own")
-        return Fire(run, Reading(None, f"judged at the end alone, {how}"), "unknown")
+        how = AT_THE_END.get(rule.judge, "by another rule")
+        return Fire(run, Reading(None, f"judged only at the end, {how}"), "unknown")
     lines = [run.record.trajectory.get(trajectory(one.quantity, one.take)) for one in rule.conditions]
     if not lines[0]:
         return Fire(run, Reading(None, f"{rule.quantity} was not followed by epoch"), "unknown")
@@ -107,7 +112,7 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
         return Fire(run, Reading(float(epoch)), "fires", open=any(index < epoch for index in undecided))
     if undecided:
         share = f"{len(undecided)} of {len(lines[0])} epochs"
-        return Fire(run, Reading(None, f"cannot be said of {share}: {next(iter(undecided.values()))}"), "unknown")
+        return Fire(run, Reading(None, f"not known for {share}: {next(iter(undecided.values()))}"), "unknown")
     return Fire(run, Reading(None, f"never in {len(lines[0]) - 1} epochs"), "never")
 
 
@@ -136,9 +141,8 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
 
 
 def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
-    """The order statistic at `place` (0 first, 1 last) of the epochs; never is later than every epoch.
-
-    A median that only counted the runs that fire would come out earlier the fewer of them do.
+    """Return the order statistic at `place` (0 first, 1 last) of the epochs; never counts as last.
+    A median over only the runs that fire would be earlier the fewer of them fire.
     """
     unknown = [one for one in fires if one.state == "unknown"]
     if unknown:

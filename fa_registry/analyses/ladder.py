@@ -1,7 +1,8 @@
-"""ladder: accuracy against the number of trained blocks, and against the number of blocks there are.
+"""ladder: accuracy by the number of trained blocks, and by the total number of blocks.
 
-The rungs of a method are its controls ladder_1 .. ladder_{L−1}. Its foot is ladder_0, or where that was not run the frozen control
-of the setting, which differs by the method alone and with no block trained in nothing; its top is the method itself.
+The controls ladder_1 .. ladder_{L−1} of a method train its last 1 .. L−1 blocks; the method itself trains all L. The run without
+trained blocks is ladder_0, or if that was not run the frozen control of the setting: it has another method, which has no effect
+if no block is trained.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ COLUMNS = (
     METHOD,
     SETTING,
     AnalysisColumn("trained", "the last k blocks are trained", "blocks", "count"),
-    AnalysisColumn("blocks", "blocks there are, L", "blocks", "count"),
+    AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
-    AnalysisColumn("gain", "accuracy above the foot, paired by seed", "percentage points", "pp"),
-    AnalysisColumn("of", "which runs these are"),
+    AnalysisColumn("gain", "accuracy above that without trained blocks, paired by seed", "percentage points", "pp"),
+    AnalysisColumn("of", "label of the runs"),
 )
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the shallowest of the scan it belongs to"),
-    AnalysisColumn("blocks", "blocks there are, L", "blocks", "count"),
+    AnalysisColumn("scan", "setting of the shallowest network of its depth scan"),
+    AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
     AnalysisColumn("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
@@ -56,7 +57,7 @@ Runs = Sequence[RunAudit]
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """The rungs of every method from its foot up, and accuracy by depth of methods that were trained at several."""
+    """Return every method by number of trained blocks, and by depth if it was trained at several depths."""
     controls = _controls(report)
     rows, bare = [], []
     for method in trained(report):
@@ -68,12 +69,15 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         AnalysisTable("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
     )
     more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
-    remark = f"no rung was run between the ends of {', '.join(bare[:SHOWN])}{more}"
+    remark = f"no run trains only the last K blocks (control ladder_K) of {', '.join(bare[:SHOWN])}{more}"
     return AnalysisResult(tables, (remark,) if bare else ())
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
-    """(what the rung is of, its control's name) → how it is called, and its runs. Without blocks to train λ means nothing."""
+    """Return (key of the method, name of the control) → its label and runs.
+
+    λ is left out of the key of ladder_0, since the penalty has no effect without trained blocks.
+    """
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
@@ -91,13 +95,11 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """k → how the rung is called, and its runs."""
+    """Return number of trained blocks → label and runs."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
     trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
-    for count in sorted(
-        {0, *trained}
-    ):  # not all below the blocks: a specification of others may say any number of them
+    for count in sorted({0, *trained}):  # not every number below L: other specifications may give any number
         if count >= blocks:
             break
         depth = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
@@ -108,7 +110,7 @@ def _depths_value(
 
 
 def _blocks(method: MethodRuns) -> int:
-    """L, by the network's option or by the sites that were measured."""
+    """Return L, from the network's option or from the sites that were measured."""
     statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
     return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1
@@ -129,14 +131,19 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
 
 
 def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
-    """Mean of the pairs' differences with its 95 % t interval; N/A without a common seed, 0 of the foot itself."""
+    """Return the mean paired difference with its 95 % t interval.
+
+    It is N/A without a common seed, and 0 for the runs without trained blocks themselves.
+    """
     if runs is foot:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
     common = ours.keys() & theirs.keys()
     ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
     if not common:
-        return AnalysisCell(Reading(None, "no foot of the same seed: neither ladder_0 nor a frozen control"))
+        return AnalysisCell(
+            Reading(None, "no run of the same seed without trained blocks: neither ladder_0 nor frozen")
+        )
     pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
     found = paired_difference(*pairs)
     interval = (found.interval.low, found.interval.high) if found.interval else None
@@ -144,7 +151,7 @@ def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
 
 
 def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, AnalysisCell]]:
-    """Methods that differ in num_blocks alone, by rising depth."""
+    """Return the methods that differ only in num_blocks, by rising depth."""
     scans: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = method.runs[0].record.spec
@@ -171,16 +178,18 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """A foot and a top alone are no ladder."""
+    """Return why there is no ladder, if no method was run with only some of its blocks trained."""
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
-    return "" if climbs else "no rung was run between the ends of any method, and no method at two depths"
+    return (
+        "" if climbs else "no run trains only the last K blocks (control ladder_K), and no method was run at two depths"
+    )
 
 
 PLUGIN = Analyser(
     name="ladder",
     title="Depth ladder",
-    question="How much of the accuracy does each trained block bring?",
+    question="How much does each trained block add to the accuracy?",
     source="arXiv 2606.21126, ladder control and depth scan",
     answer=answer,
     rank=5,

@@ -1,4 +1,4 @@
-"""penalty: what the residual penalty λ buys and costs, between runs that differ in nothing else."""
+"""penalty: the effect of the residual penalty λ, between runs that differ only in λ."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """name: in the catalogue of quantities; of one on a ratio scale the difference is a ratio."""
+    """A metric of the sweep, by its name in the catalogue; on a ratio scale its difference is a ratio."""
 
     name: str
     column: AnalysisColumn
@@ -87,12 +87,12 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Every strength of the penalty of every method, and its paired difference from the weakest."""
+    """Return every strength of the penalty of every method, and its paired difference from the weakest."""
     rows, differences, remarks = [], [], []
     for sweep in sweeps(report):
         if len(sweep) == 1:
             only = sweep[0]
-            remarks.append(f"no sweep: {_base(only)} in {only.group.setting} has λ = {_strength(only):g} alone")
+            remarks.append(f"no sweep: {_base(only)} in {only.group.setting} has only λ = {_strength(only):g}")
             continue
         for method in sweep:
             rows.append(
@@ -108,7 +108,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
-    """Methods that differ in λ alone, by rising λ; one that has a single λ stands alone."""
+    """Return groups of methods that differ only in λ, by rising λ; also methods with a single λ."""
     found: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
@@ -121,7 +121,7 @@ def _strength(method: MethodRuns) -> float:
 
 
 def _base(method: MethodRuns) -> str:
-    """The method's label without its penalty: what the sweep is of."""
+    """Return the method's label without its penalty, as the name of the sweep."""
     return method.label.replace(f"+pen λ={_strength(method):g}", "")
 
 
@@ -155,7 +155,7 @@ def _outcome(ours: dict[int, float], theirs: dict[int, float]) -> str:
 
 
 def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn) -> AnalysisCell:
-    """Mean of the pairs' differences with its 95 % t interval; for a scale the ratio, through logarithms."""
+    """Return the mean paired difference with its 95 % t interval, or on a ratio scale the ratio."""
     runs = (*baseline.runs, *method.runs)
     readings = {run.record.run_id: quantity.pick(run.record) for run in runs}
     broken = [run_id for run_id, reading in readings.items() if reading.not_finite]

@@ -1,4 +1,4 @@
-"""per-layer: ‖g_l‖ and Γ_l of every site. A mean over sites hides the one that carries it, and the one where all is lost."""
+"""per-layer: ‖g_l‖ and Γ_l of every site; a mean over sites hides a site that dominates or fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 @dataclass(frozen=True)
 class SiteColumn:
-    """A row of readings of a run, by site. name: in the catalogue of quantities."""
+    """A metric by site, with its name in the catalogue."""
 
     name: str
     column: AnalysisColumn
@@ -30,7 +30,7 @@ QUANTITIES = (
     SiteColumn("gamma", quantity_column("gamma", "gamma", "cosine")),
     SiteColumn("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
 )
-COUNTS = AnalysisColumn("counts", f"whether {GAMMA} says anything there")
+COUNTS = AnalysisColumn("counts", f"whether {GAMMA} is informative there")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
 ENDS = (
     METHOD,
@@ -43,7 +43,7 @@ ENDS = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Every site of every method, and how far the gradient moves between its two ends."""
+    """Return every site of every method, and the change of the gradient between its two ends."""
     rows, ends = [], []
     for method in trained(report):
         exact = exact_sites(report.cards.get(f"methods/{method.name}", {}), _sites(method))
@@ -61,7 +61,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _sites(method: MethodRuns) -> int:
-    """Of the deepest run: seeds of one method have one architecture, but a broken one may have measured nothing."""
+    """Return the most sites of any run: seeds share one architecture, but a broken run may have none."""
     rows = (run.record.measurements.sites for run in method.runs)
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 
@@ -77,7 +77,7 @@ def _row(method: MethodRuns, site: int, exact: bool) -> dict[str, AnalysisCell]:
 
 
 def _counts(method: MethodRuns, site: int, exact: bool) -> str:
-    """Whether Γ says anything at a site, or why not."""
+    """Return whether Γ is informative at a site, or why not."""
     if any(_at("gamma", site)(run.record).reason == NOT_CREDITED for run in method.runs):
         return f"no: {NOT_CREDITED}"
     return "exact by construction" if exact else "yes"

@@ -1,7 +1,7 @@
-"""sensitivity: how far each threshold may move before any run's verdict changes. Exact: no grid, no sampling.
+"""sensitivity: the exact range of each threshold over which no run's verdict changes, without a grid.
 
-A comparison with a threshold can only come out otherwise when the threshold passes an observed value. So each run (or, for
-a rule over seeds, each group) is judged again at its own values and at the next double beyond them, and nowhere else.
+The result of a comparison can change only if the threshold passes an observed value. So each run (or each group, for a rule
+over seeds) is judged again only at its observed values and at the next double beyond them.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from fa_registry.protocol.edition_schema import CREDIT
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading
 
-SHOWN = 3  # changes named in words; all runs are in the cell's run ids
+SHOWN = 3  # changes named in the text; all runs are in the cell's run ids
 END = "is {word} itself still inside the range"
 COLUMNS = (
-    AnalysisColumn("rule", "rule, and the condition where it has several"),
-    AnalysisColumn("quantity", "what is compared with the threshold"),
-    AnalysisColumn("unit", "unit of the quantity and of every limit here"),
-    AnalysisColumn("threshold", "the edition's threshold", "of the quantity", "chosen"),
-    AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the quantity", "num"),
+    AnalysisColumn("rule", "rule, and its condition if it has several"),
+    AnalysisColumn("quantity", "metric that is compared with the threshold"),
+    AnalysisColumn("unit", "unit of the metric and of every limit here"),
+    AnalysisColumn("threshold", "the edition's threshold", "of the metric", "chosen"),
+    AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the metric", "num"),
     AnalysisColumn("low_end", END.format(word="low")),
-    AnalysisColumn("below", "what changes below it"),
-    AnalysisColumn("high", "highest threshold at which no verdict changes", "of the quantity", "num"),
+    AnalysisColumn("below", "verdicts that change below it"),
+    AnalysisColumn("high", "highest threshold at which no verdict changes", "of the metric", "num"),
     AnalysisColumn("high_end", END.format(word="high")),
-    AnalysisColumn("above", "what changes above it"),
+    AnalysisColumn("above", "verdicts that change above it"),
     AnalysisColumn(
         "outcome_low",
-        "the same for the outcome alone (pass, warn, fail, incomplete), flags aside",
-        "of the quantity",
+        "the same for the outcome alone (pass, warn, fail, incomplete), without flags",
+        "of the metric",
         "num",
     ),
-    AnalysisColumn("outcome_high", "the same for the outcome alone", "of the quantity", "num"),
+    AnalysisColumn("outcome_high", "the same for the outcome alone", "of the metric", "num"),
 )
 OBSERVED = (
-    AnalysisColumn("rule", "rule, and the condition where it has several"),
-    AnalysisColumn("quantity", "what is compared with the threshold"),
+    AnalysisColumn("rule", "rule, and its condition if it has several"),
+    AnalysisColumn("quantity", "metric that is compared with the threshold"),
     AnalysisColumn("method", "method, with its options"),
-    AnalysisColumn("setting", "what it is compared within"),
-    AnalysisColumn("seeds", "seeds behind the value"),
+    AnalysisColumn("setting", "setting within which it is compared"),
+    AnalysisColumn("seeds", "seeds of the value"),
     AnalysisColumn(
-        "value", "what was observed; the end of an interval where it is one over seeds", "of the quantity", "num"
+        "value", "observed value; for a rule over seeds also the ends of its interval", "of the metric", "num"
     ),
     AnalysisColumn("verdict", "verdict at the edition's thresholds"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """The range of every threshold over which no run's verdict changes, and who bounds it."""
+    """Return the range of every threshold over which no run's verdict changes, and the runs that bound it."""
     rows, observed = [], []
     for limit in limits(edition):
         judged = units(report, edition, limit)
@@ -77,21 +77,21 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         ),
         AnalysisTable("observed", "The values at which a verdict can change", OBSERVED, tuple(observed), detail=True),
     )
-    remark = "Each threshold is moved alone, the others stay. A verdict is its label, flags included: `WARN(D1)` is not `PASS`."
+    remark = "One threshold is moved at a time. WARN(D1) and PASS count as different verdicts."
     return AnalysisResult(tables, (remark,))
 
 
 def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Of all units' edges on one side the nearest; those at the very same value are one edge with all their runs.
+    """Return the nearest edge of all units on one side; edges at the same value are merged.
 
-    Whether the value itself is included depends on the operator and the side alone, so that they agree.
+    Whether the value itself is included depends only on the operator and the side, so merged edges agree.
     """
-    found: dict[int, ThresholdEdge] = {}  # by the unit's place
+    found: dict[int, ThresholdEdge] = {}  # by the unit's index
     reached = math.inf
     for start, place, unit in sorted(
         ((_start(unit, threshold, side), place, unit) for place, unit in enumerate(judged)), key=lambda one: one[:2]
     ):
-        if start > reached:  # judging again takes time, and whatever this unit's edge is, a nearer one is known
+        if start > reached:  # judging again takes time, and a nearer edge than any of this unit is known
             break
         one = edge(unit, threshold, side, label)
         if one:
@@ -103,19 +103,19 @@ def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: 
 
 
 def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
-    """How far out the unit's first value on this side lies, which is where its edge can be at the nearest."""
+    """Return the signed position of the unit's first value on this side, the nearest possible edge."""
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
 def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
-    """Why a threshold has no limit on either side; {0} is the side."""
+    """Return why a threshold has no limit on either side; {0} is the side."""
     if not rule.gating:
-        return "no {0} limit: the verdict does not look at this rule"
+        return "no {0} limit: this rule does not gate the verdict"
     if rule.judge == CREDIT:
         return f"no {{0}} limit: {NOT_WORKED_OUT}"
     if not any(unit.values for unit in judged):
-        return "no {0} limit: no run has the figure"
-    return "no {0} limit: no run's verdict changes, however far it moves"
+        return "no {0} limit: no run has the metric"
+    return "no {0} limit: no run's verdict changes at any threshold"
 
 
 def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
@@ -132,7 +132,7 @@ def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> d
 
 
 def _changed(found: ThresholdEdge) -> list[str]:
-    """`dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`, one a method and change."""
+    """Return texts such as `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`, one per method and change."""
     seeds: dict[tuple[str, str, str], list[str]] = {}
     for change in found.changes:
         key = (change.method.label, change.before, change.after)

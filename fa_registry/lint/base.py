@@ -1,4 +1,4 @@
-"""What a rule is, and what the linter reports."""
+"""Interface of lint rules, and the records that the linter reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from fa_registry.lint.syntax import Syntax
 
 @dataclass(frozen=True)
 class RuleCard:
-    """code: stable name, FA + the pitfall's number; from FA013 on, further rules. pitfall: its number in protocol §5, 0: none.
+    """The description of a rule.
 
-    why: what goes wrong, in one sentence. fix: what to write instead. cannot_see: what the syntax tree hides.
+    Args:
+        code: Stable name, FA + the pitfall's number; from FA013 on, further rules.
+        pitfall: Number in protocol §5; 0 for none.
+        why: The consequence, in one sentence.
+        fix: What to write instead.
+        cannot_see: Cases that the syntax tree does not show.
     """
 
     code: str
@@ -28,16 +33,16 @@ class RuleCard:
 
 @dataclass(frozen=True)
 class Hit:
-    """Where a rule fires, and the sentence that says what stands there."""
+    """A node where a rule fires, and a sentence about its source."""
 
     node: ast.AST
     what: str
 
 
 class LintRule(ABC):
-    """One pitfall. Final subclasses give `card`, `words` and `hits`.
+    """One pitfall; final subclasses define `card`, `words` and `hits`.
 
-    words: groups of texts; a file in which a whole group is missing cannot fire and is not looked at.
+    `words` are groups of texts. A file without any text of a group cannot fire and is skipped.
     """
 
     card: RuleCard
@@ -45,16 +50,20 @@ class LintRule(ABC):
 
     @abstractmethod
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Every place of one module (or one whole notebook) where the pitfall stands."""
+        """Yield every place of one module (or one whole notebook) that has the pitfall."""
 
     def possible(self, text: str) -> bool:
-        """Whether the text holds a word of every group; an alias hides no word, as its import spells it out."""
+        """Return whether the text has a word of every group; an import that makes an alias contains the word."""
         return all(any(word in text for word in group) for group in self.words)
 
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """Lines and columns count from 1, columns in characters. cell: 1 is a notebook's first cell of any kind; 0: no notebook."""
+    """A place in a file; lines and columns count from 1, columns in characters.
+
+    Args:
+        cell: 1 is a notebook's first cell of any kind; 0 for other files.
+    """
 
     path: str
     line: int
@@ -65,14 +74,18 @@ class SourceLocation:
 
     @property
     def text(self) -> str:
-        """`file.py:3:5`, or `file.ipynb:cell 2:3:5`."""
+        """Return `file.py:3:5` or `file.ipynb:cell 2:3:5`."""
         cell = f"cell {self.cell}:" if self.cell else ""
         return f"{self.path}:{cell}{self.line}:{self.column}"
 
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One pitfall at one place. silenced: the reason given by its `fa: ok` comment, empty if it stands."""
+    """One pitfall at one place.
+
+    Args:
+        silenced: The reason in its `fa: ok` comment, or empty.
+    """
 
     code: str
     pitfall: int
@@ -85,7 +98,12 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class LintReport:
-    """findings: what stands, in order of files and lines. silenced: what a comment with a reason puts aside."""
+    """The result of a run of the linter.
+
+    Args:
+        findings: Findings that are not silenced, in order of files and lines.
+        silenced: Findings that are silenced by a comment with a reason.
+    """
 
     files: int
     findings: tuple[LintFinding, ...]

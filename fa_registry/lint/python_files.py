@@ -1,6 +1,6 @@
-"""From paths to texts: which files are Python, and what they say. A file that cannot be read is a result, not a crash.
+"""Python files under paths, and their texts; a file that cannot be read is a finding, not an error.
 
-A notebook is read as its code cells, magics commented out, so that a line of it is found again in its cell.
+A notebook is read as its code cells, with magics replaced, so that its lines keep their numbers in each cell.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
-LARGEST = 2**21  # bytes of Python in one file: the syntax tree of these can take 1 GB
-PATIENCE = 2**24  # characters that are parsed of one notebook: a cell once more for each of its magics
+LARGEST = 2**21  # bytes of Python in one file; their syntax tree can take 1 GB
+PATIENCE = 2**24  # characters that are parsed for one notebook: a cell is parsed once more for each of its magics
 
 
 UNREADABLE = RuleCard(
@@ -40,14 +40,20 @@ UNREADABLE = RuleCard(
 
 
 def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
-    """Why a file, or one cell of it, could not be read; line 1 where no line is to blame."""
+    """Return the finding that a file or cell could not be read; line 1 if no line is the cause."""
     place = SourceLocation(path, line, 1, line, 1, cell)
     return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 @dataclass(frozen=True)
 class Source:
-    """path: as the user named it. syntax: None if nothing of the file can be read. cells: (cell, line of the text before it)."""
+    """The text of one file.
+
+    Args:
+        path: As the user named it.
+        syntax: None if nothing of the file can be read.
+        cells: (number of the cell, number of lines before it).
+    """
 
     path: str
     syntax: Syntax | None
@@ -55,7 +61,7 @@ class Source:
     cells: tuple[tuple[int, int], ...] = ()
 
     def locate(self, line: int) -> tuple[int, int]:
-        """(cell, line in it) of a line of the text; cell 0 in a plain file."""
+        """Return (cell, line in the cell) of a line of the text; cell 0 in a plain file."""
         cell, before = max(
             (start for start in self.cells if start[1] < line), key=lambda start: start[1], default=(0, 0)
         )
@@ -63,10 +69,12 @@ class Source:
 
 
 def python_files(paths: Sequence[str]) -> list[Path]:
-    """The .py and .ipynb files under the paths, once each, in order.
+    """Return the .py and .ipynb files under the paths, once each, in order.
 
-    Below a folder, hidden folders, virtual environments, __pycache__ and node_modules are left out; a path that is
-    named itself never is. Raises UsageError for paths that do not exist, or when no Python file is found.
+    Hidden folders, virtual environments, __pycache__ and node_modules below a folder are left out, unless named as a path.
+
+    Raises:
+        UsageError: If a path does not exist, or no Python file is found.
     """
     missing = [path for path in paths if not os.path.exists(path)]  # Path.exists raises for a name that is too long
     if missing:
@@ -82,7 +90,7 @@ def python_files(paths: Sequence[str]) -> list[Path]:
 
 
 def read(path: Path) -> Source:
-    """The text of a file with its syntax tree, or the reason why there is none."""
+    """Return the text of a file with its syntax tree, or the reason why there is none."""
     name = path.as_posix()
     try:
         content = read_file(resolve_user_path(path))
@@ -113,21 +121,23 @@ def _notebook(name: str, content: bytes) -> Source:
 
 
 class ParseBudget:
-    """How many characters of one notebook may still be parsed."""
+    """The number of characters of one notebook that may still be parsed."""
 
     def __init__(self, characters: int = PATIENCE):
         self.left = characters
 
     def spend(self, characters: int) -> None:
-        """Raise ValueError if so many are not left."""
+        """Subtract the characters; raise ValueError if fewer are left."""
         self.left -= characters
         if self.left < 0:
-            raise ValueError(f"more than {PATIENCE:,} characters would have to be parsed to tell magics from Python")
+            raise ValueError(
+                f"more than {PATIENCE:,} characters would have to be parsed to separate magics from Python"
+            )
 
 
 def _check_length(content: str | bytes) -> None:
     if len(content) > LARGEST:
-        raise ValueError(f"has {len(content):,} bytes of Python, and no more than {LARGEST:,} are checked")
+        raise ValueError(f"has {len(content):,} bytes of Python, but at most {LARGEST:,} are checked")
 
 
 def _under(folder: Path) -> Iterator[Path]:
@@ -170,9 +180,12 @@ ASSIGNED_MAGIC = re.compile(r"(\s*[^=#'\"]+=\s*)[%!]")  # files = !ls, rows = %s
 
 
 def code_cells(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and source of the code cells of a Python notebook, none for another language; ValueError if this is no notebook.
+    """Yield number and source of the code cells of a Python notebook, none for another language.
 
-    1 is the notebook's first cell, of whatever kind.
+    Cells count from 1, including cells of other kinds.
+
+    Raises:
+        ValueError: If the content is not a notebook.
     """
     notebook = json.loads(content)
     cells = _cells(notebook)
@@ -193,11 +206,16 @@ def cell_text(source: Any) -> str:
 
 
 def as_python(text: str, budget: ParseBudget | None = None) -> str:
-    """A cell as Python with the same lines; raises SyntaxError if it is none even without its magics.
+    """Return a cell as Python with the same number of lines.
 
-    budget: of the notebook [of this cell alone]; ValueError if it does not last.
+    Only a line that Python rejects is treated as a magic, because `% total` may also continue an expression.
 
-    Only a line that Python refuses is taken for IPython's: `% total` may as well continue an expression.
+    Args:
+        budget: The budget of the notebook [one for this cell alone].
+
+    Raises:
+        SyntaxError: If the cell is not Python even without its magics.
+        ValueError: If the budget is used up.
     """
     budget = budget or ParseBudget()
     lines = text.replace("\r\n", "\n").split("\n")
@@ -217,7 +235,7 @@ def as_python(text: str, budget: ParseBudget | None = None) -> str:
 
 
 def _disarmed(lines: list[str], index: int) -> bool:
-    """Replaces an IPython line, with its backslash continuations, by `pass`; False if it is none."""
+    """Replace an IPython line, with its backslash continuations, by `pass`; return False if it is none."""
     if index >= len(lines):
         return False
     line = lines[index]
@@ -234,7 +252,7 @@ def _disarmed(lines: list[str], index: int) -> bool:
 
 def _cells(notebook: Any) -> list[Any]:
     if not isinstance(notebook, Mapping):
-        raise ValueError("not a notebook: no JSON object")
+        raise ValueError("not a notebook: not a JSON object")
     if "worksheets" in notebook:  # until nbformat 3
         sheets = notebook["worksheets"]
         known = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
@@ -247,7 +265,7 @@ def _cells(notebook: Any) -> list[Any]:
 
 
 def _language(notebook: Mapping[str, Any]) -> str:
-    """What the notebook says it is written in; Python if it does not say."""
+    """Return the language that the notebook declares; Python if it declares none."""
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     for part, key in (("kernelspec", "language"), ("language_info", "name")):

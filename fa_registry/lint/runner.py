@@ -1,4 +1,4 @@
-"""The linter's one pass: read each file, ask each rule, put aside what a comment silences."""
+"""One run of the linter: read each file, apply each rule, and separate silenced findings."""
 
 from __future__ import annotations
 
@@ -25,17 +25,24 @@ BAD_SILENCE = RuleCard(
     pitfall=0,
     name="silence-without-reason",
     title="an `fa: ok` comment that silences nothing",
-    why="a pitfall put aside without a reason cannot be told from one that was overlooked",
+    why="a pitfall silenced without a reason cannot be distinguished from one that was overlooked",
     fix="name the rule and say why it does not apply here",
     cannot_see="",
 )
 
 
 def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> LintReport:
-    """What the rules find under the paths; raises UsageError for a missing path or when there is no Python file.
+    """Return the findings of the rules in the files under the paths.
 
-    select: codes of the rules that look [all]; ignore: of those that do not. What is not said here, the section
-    [tool.fa-registry.lint] of this folder's pyproject.toml says: select, ignore, and exclude, names of files as fnmatch has them.
+    Defaults are in the section [tool.fa-registry.lint] of this folder's pyproject.toml: select, ignore, and exclude, which has
+    fnmatch patterns of file names.
+
+    Args:
+        select: Codes of the rules to apply [all].
+        ignore: Codes of the rules not to apply [none].
+
+    Raises:
+        UsageError: For a missing path, or if there is no Python file.
     """
     statement = configured(Path())
     rules = _chosen(select or statement.get("select", ()), ignore or statement.get("ignore", ()))
@@ -65,7 +72,11 @@ def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
 
 
 def configured(folder: Path) -> Mapping[str, Sequence[str]]:
-    """The section [tool.fa-registry.lint] of a folder's pyproject.toml; empty where there is none. Raises InvalidFields."""
+    """Return the section [tool.fa-registry.lint] of a folder's pyproject.toml, or an empty one.
+
+    Raises:
+        InvalidFields: For an unknown key or a value of the wrong type.
+    """
     path = folder / "pyproject.toml"
     if not path.is_file():
         return {}
@@ -88,7 +99,7 @@ FIELDS = ("select", "ignore", "exclude")
 
 
 def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
-    """The findings of one file in the order of its lines, silenced ones among them."""
+    """Return the findings of one file, including silenced ones, in the order of its lines."""
     findings, syntax = list(source.unreadable), source.syntax
     if syntax is not None:
         comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
@@ -102,9 +113,9 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
 
 
 def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
-    """What one rule finds; that it could not look, where an expression nests deeper than Python recurses, is a finding too."""
+    """Return the findings of one rule; too deep nesting of an expression is a finding too."""
     try:
-        hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is told of once
+        hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
         return [unreadable(source.path, f"nested too deeply for {rule.card.code} to check")]
@@ -124,7 +135,7 @@ def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silenc
 
 
 def _place(source: Source, node: ast.AST) -> SourceLocation:
-    """Where a node stands. The tree counts columns in bytes of UTF-8, people count characters."""
+    """Return the place of a node, with columns in characters; the tree counts bytes of UTF-8."""
     lines = source.syntax.lines
     cell, line = source.locate(node.lineno)
     return SourceLocation(
@@ -147,7 +158,7 @@ def _bad_silence(source: Source, comment: Silence) -> LintFinding:
     return LintFinding(BAD_SILENCE.code, 0, place, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix)
 
 
-# Comments that silence a rule on their line: `# fa: ok FA002 why`. The reason is not optional.
+# Comments that silence a rule on their line: `# fa: ok FA002 why`. The reason is required.
 
 
 COMMENT = re.compile(r"#\s*fa:\s*ok\b(?P<codes>(?:[\s,]*\bFA\d{3}\b)*)(?P<rest>.*)$", re.IGNORECASE)
@@ -156,7 +167,11 @@ CODE = re.compile(r"FA\d{3}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Silence:
-    """One comment. problem: why it silences nothing; empty if it is in order."""
+    """One comment that silences rules.
+
+    Args:
+        problem: Why it silences nothing; empty if it is valid.
+    """
 
     line: int
     column: int
@@ -167,7 +182,7 @@ class Silence:
 
 
 def silences(text: str, known: Container[str]) -> Iterator[Silence]:
-    """Every such comment of a text that parses; columns count from 1."""
+    """Yield every silencing comment of a text that parses; columns count from 1."""
     if "fa:" not in text.lower():  # tokenizing takes as long as parsing
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -191,7 +206,7 @@ def _silence_problem(codes: tuple[str, ...], reason: str, known: Container[str])
     if not codes:
         return "names no rule; write `# fa: ok FA002 reason`"
     if unknown:
-        return f"names {', '.join(unknown)}, which no rule is called"
+        return f"names {', '.join(unknown)}, but no rule has that name"
     if not reason:
         return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
     return ""
@@ -201,7 +216,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(report: LintReport, version: str) -> dict[str, Any]:
-    """The log of one run. Silenced findings are in it too, with their reason, as SARIF wants them."""
+    """Return the SARIF log of one run, including silenced findings with their reason, as SARIF requires."""
     order = {card.code: index for index, card in enumerate(report.cards)}
     run = {
         "tool": {
@@ -243,7 +258,7 @@ def _result(finding: LintFinding, index: int) -> dict[str, Any]:
 
 
 def _location(finding: LintFinding) -> dict[str, Any]:
-    """A region counts lines of the file; a notebook's lines are lines of JSON, so its place is a logical one."""
+    """Return a region of the file, or a logical location for a notebook, whose lines are JSON."""
     place = finding.place
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.path)}}
     if place.cell:

@@ -1,4 +1,4 @@
-"""One parsed text with what every rule asks of it: nodes by kind, parents, resolved names, literals."""
+"""A parsed text with the queries of all rules: nodes by kind, parents, resolved names, literals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 class Syntax:
-    """text: the source. tree: its syntax tree; what a rule needs beyond it is worked out once, when first asked for."""
+    """A source text with its syntax tree and derived data, which is computed once when first used."""
 
     def __init__(self, text: str):
         self.text = text
@@ -21,10 +21,10 @@ class Syntax:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """Every node but the module → the node that holds it, in source order."""
+        """Return node → its parent, for every node except the module, in source order."""
         parent_of: dict[ast.AST, ast.AST] = {}
         waiting: list[ast.AST] = [self.tree]
-        while waiting:  # a loop, as generated code may nest deeper than Python recurses
+        while waiting:  # a loop, since generated code may nest deeper than Python's recursion limit
             node = waiting.pop()
             children = list(ast.iter_child_nodes(node))
             parent_of.update(dict.fromkeys(children, node))
@@ -37,15 +37,15 @@ class Syntax:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines as the tree counts them: a form feed ends none of them, unlike str.splitlines."""
+        """Return the lines as the tree counts them: unlike in str.splitlines, a form feed does not end a line."""
         return self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
     def every(self, kind: type[Node]) -> Iterator[Node]:
-        """All nodes of a kind."""
+        """Return all nodes of a kind."""
         return (node for node in self.parents if isinstance(node, kind))
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
-        """Every call with the dotted name of what is called, empty where no import leads to it."""
+        """Return every call with the dotted name of the called object, empty if it is not imported."""
         return ((call, self.resolve(call.func)) for call in self.every(ast.Call))
 
     def resolve(self, node: ast.AST) -> str:
@@ -57,17 +57,17 @@ class Syntax:
             yield node
 
     def function_of(self, node: ast.AST) -> ast.AST:
-        """The innermost function around a node, or the module."""
+        """Return the innermost function around a node, or the module."""
         return next((above for above in self.ancestors(node) if isinstance(above, FUNCTIONS)), self.tree)
 
     def number(self, node: ast.AST | None) -> float | None:
-        """The number a node writes, also by a constant of the module (`EPS = 1e-30`); None if the tree does not say."""
+        """Return the number of a literal or of a module constant (`EPS = 1e-30`); None if not known."""
         if isinstance(node, ast.Name):
             node = self._constants.get(node.id)
         return number(node)
 
     def snippet(self, node: ast.AST, limit: int = 60) -> str:
-        """The source of a node on one line, shortened."""
+        """Return the source of a node on one line, shortened."""
         written = " ".join((ast.get_source_segment(self.text, node) or "").split())
         return written if len(written) <= limit else written[: limit - 1] + "…"
 
@@ -80,19 +80,19 @@ class Syntax:
                 once = node.id not in values and isinstance(parent, ast.Assign) and parent in self.tree.body
                 values[node.id] = parent.value if once else None
         for node in self.every(ast.arg):
-            values[node.arg] = None  # a parameter of that name somewhere: which one is meant is not worth guessing
+            values[node.arg] = None  # a parameter has the same name, so the constant is ambiguous
         return values
 
 
 def parse(text: str) -> ast.Module:
-    """The tree of a text; warnings about its escapes are its own affair (and would be errors under -W error)."""
+    """Return the tree of a text without warnings about its escapes, which would be errors under -W error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
 
 def number(node: ast.AST | None) -> float | None:
-    """The number a literal writes, its sign included; None for anything else, True and False too."""
+    """Return the number of a literal with its sign; None for anything else, including True and False."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         value = number(node.operand)
         return -value if value is not None and isinstance(node.op, ast.USub) else value
@@ -102,7 +102,7 @@ def number(node: ast.AST | None) -> float | None:
 
 
 def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
-    """The argument a call passes at a position or by one of the keywords; None if it passes none that can be seen."""
+    """Return the argument that a call passes at a position or by a keyword; None if none is visible."""
     for keyword in call.keywords:
         if keyword.arg in keywords:
             return keyword.value
@@ -113,12 +113,12 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
 
 
 def open_ended(call: ast.Call) -> bool:
-    """Whether a call unpacks *args or **kwargs, so that the tree does not say what it passes."""
+    """Return whether a call unpacks *args or **kwargs, so that its arguments are not known."""
     return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
 
 
 def text_in(node: ast.AST) -> set[str]:
-    """Every name, attribute and text inside a node."""
+    """Return every name, attribute and text inside a node."""
     text = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
@@ -136,7 +136,12 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.Module)
 
 @dataclass
 class Scope:
-    """What one module, class or function binds. imports: name → dotted. aliases: name → the one dotted expression it is set to."""
+    """The names that one module, class or function binds.
+
+    Args:
+        imports: Name → dotted name.
+        aliases: Name → the only dotted expression it is set to, or None.
+    """
 
     imports: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, ast.expr | None] = field(default_factory=dict)
@@ -144,7 +149,11 @@ class Scope:
 
 
 class Names:
-    """Resolves expressions of one tree. parents: every node → the node that holds it."""
+    """Resolver of the names in one tree.
+
+    Args:
+        parents: Node → its parent.
+    """
 
     def __init__(self, tree: ast.Module, parents: Mapping[ast.AST, ast.AST]):
         self.tree = tree
@@ -154,19 +163,19 @@ class Names:
             self._bind(node)
 
     def resolve(self, node: ast.AST) -> str:
-        """The dotted name of an expression such as `F.cosine_similarity`; empty if it is not reached by an import."""
+        """Return the dotted name of an expression such as `F.cosine_similarity`; empty if not imported."""
         return self._resolve(node, frozenset())
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """Top-level names of everything imported at any depth; relative imports leave an empty one."""
+        """Return the top-level names of all imports at any depth; relative imports give an empty one."""
         scopes = self.scopes.values()
         return frozenset(
             dotted.partition(".")[0] for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)
         )
 
     def scope_of(self, node: ast.AST) -> ast.AST:
-        """The function, class or module in whose body a node stands."""
+        """Return the function, class or module whose body contains a node."""
         node = self.parents.get(node, self.tree)
         while not isinstance(node, SCOPES):
             node = self.parents[node]
@@ -188,7 +197,7 @@ class Names:
         return f"{stars[0]}.{node.id}" if stars else ""
 
     def _visible(self, node: ast.AST) -> Iterator[Scope]:
-        """Scopes from the inside out; a class body is seen from directly inside it only."""
+        """Yield the scopes from the inside out; a class body is visible only directly inside it."""
         owner = self.scope_of(node)
         innermost = owner
         while True:
@@ -233,7 +242,7 @@ class Names:
                 own.aliases[argument.arg] = None
 
     def _bind_assignment(self, node: ast.Name) -> None:
-        """`cos = F.cosine_similarity` is an alias; any other or second assignment makes the name unknown."""
+        """Bind an alias such as `cos = F.cosine_similarity`; other or repeated assignments are unknown."""
         if isinstance(self.parents[node], ast.comprehension):
             return  # bound inside the comprehension only
         scope = self._scope(node)

@@ -1,4 +1,4 @@
-"""What is generated of docs/ and README: what the code says of its own members and verbs, so that it is never said twice."""
+"""Generated parts of docs/ and README: plug-ins, commands, files and templates, from the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-
 
 
 def filled(page: str, *parts: str) -> str:
-    """The page, named from the checkout, with these parts between its marks in order; the prose around them as it stands."""
+    """Return the page, a path in the checkout, with these parts between its marks; the prose is unchanged."""
     prose, *rest = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
     after = [text.partition(END)[2] for text in rest]
     pieces = (f"{BEGIN}\n{part}\n{END}{text}" for part, text in zip(parts, after, strict=True))

@@ -1,4 +1,4 @@
-"""`python -m fa_registry.reference`: whether what is generated in docs/ and README is as the code is; --write makes them so."""
+"""Check that the generated parts of docs/ and README match the code; --write updates them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTH = 132
 
 
 def readme_reference() -> str:
-    """README.md with its list of methods and its table of editions as they are now."""
+    """Return README.md with the current list of methods and table of editions."""
     listed = textwrap.fill(", ".join(f"`{name}`" for name in methods.CATALOG.names()) + ".", WIDTH)
     rows = [_row(edition) for edition in shipped_editions()]
     return filled("README.md", listed, "\n".join(["| edition | judges by | from |", "|---|---|---|", *rows]))
@@ -46,7 +46,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 def stale(folder: Path = CHECKOUT) -> list[str]:
-    """The pages that are not there or not as the code is."""
+    """Return the pages that are missing or do not match the code."""
     paths = {name: folder / name for name in PAGES}
     return [
         name for name, path in paths.items() if not path.is_file() or path.read_text(encoding="utf-8") != PAGES[name]()
@@ -54,7 +54,7 @@ def stale(folder: Path = CHECKOUT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the stale pages, or writes them; exit 1 if any is stale and stays so."""
+    """Print the stale pages, or write them; return 1 if any remains stale."""
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
     parser.add_argument("--folder", type=Path, default=CHECKOUT, help="a checkout [this one]")
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         if wanted.write:
             (wanted.folder / name).parent.mkdir(exist_ok=True)
             (wanted.folder / name).write_text(PAGES[name](), encoding="utf-8")
-        print(f"{name}: {'written' if wanted.write else 'is stale; write it again with --write'}")
+        print(f"{name}: {'written' if wanted.write else 'is stale; update it with --write'}")
     return int(bool(old) and not wanted.write)
 
 

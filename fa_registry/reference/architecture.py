@@ -1,4 +1,4 @@
-"""Write the layers of docs/architecture.md: one table in the code, which the page shows and tests/test_layers.py enforces."""
+"""The layers of docs/architecture.md: a table, shown on the page and enforced by tests/test_layers.py."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 
 def architecture_reference() -> str:
-    """Return docs/architecture.md with its picture and table of packages generated anew; the prose around them stays."""
+    """Return docs/architecture.md with an updated picture and table of packages, and unchanged prose."""
     return filled("docs/architecture.md", picture())
 
 
 def picture() -> str:
-    """Return a Mermaid flowchart with one box per layer, the highest on top, and a table that describes each package."""
+    """Return a Mermaid flowchart of the layers, the highest on top, and a table of the packages."""
     layers = [(index, sorted(layer)) for index, layer in enumerate(LAYERS) if "__init__" not in layer][::-1]
     boxes = [f'  layer{index}["{" · ".join(layer)}"]' for index, layer in layers]
     arrows = [f"  layer{above} --> layer{below}" for (above, _), (below, _) in zip(layers, layers[1:], strict=False)]

@@ -1,4 +1,4 @@
-"""docs/reference-cli.md: every verb of the command line with its usage, its arguments, its options and examples."""
+"""docs/reference-cli.md: every command with its usage, arguments, options and examples."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fa_registry.cli import main
 
 INTRODUCTION = """# Reference: command line
 
-Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry VERB --help` says the same.
+Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same.
 
 {help}
 
-| verb | what it does |
+| command | purpose |
 |---|---|
 """
 PROGRAM = "fa-registry"
 
 
 def commands_reference() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     context = click.Context(main, info_name=PROGRAM)
     commands = sorted(main.commands.items())
     listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(command)[0])} |\n" for name, command in commands]
@@ -42,7 +42,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
 
 
 def _help(command: click.Command) -> Iterator[str]:
-    """Paragraphs as they are; a block that click is told not to wrap (\\b) as code."""
+    """Yield paragraphs unchanged, and blocks that click must not wrap (\\b) as code."""
     for paragraph in _paragraphs(command):
         kept = paragraph.removeprefix("\b\n")
         head, _, rest = kept.partition("\n")

@@ -1,6 +1,6 @@
-"""docs/reference-files.md: the files that people write (a study, waivers, an edition, a card's options), key by key.
+"""docs/reference-files.md: keys of the files that users write (studies, waivers, editions, options).
 
-Names, types and defaults are the records' that read them; the words are those below their fields.
+Names, types and defaults are from the records that read the files; the descriptions are the texts below their fields.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from fa_registry.training.specs import CHOICES, REQUIRED
 
 NEEDED = "needed"
 LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # of a grid
-KINDS = {**{name: f"[table](#{name})" for name in TABLES}, **dict.fromkeys(DATES, "date")}  # more than the type says
-KEYS = "| key | what it takes | default | what it is |\n|---|---|---|---|"
+KINDS = {
+    **{name: f"[table](#{name})" for name in TABLES},
+    **dict.fromkeys(DATES, "date"),
+}  # more specific than the type
+KEYS = "| key | values | default | description |\n|---|---|---|---|"
 INTRODUCTION = """# Reference: files that you write
 
 Generated from the code by `python -m fa_registry.reference --write`; do not edit.
 
-TOML 1.0, UTF-8. A key that nobody knows is refused with the nearest one, and all that is wrong with a file is said at once, before
-anything is trained or measured. `reference.toml`, published figures beside a study, has [a page of its own](reference.md).
+TOML 1.0, UTF-8. Unknown keys are rejected with a suggestion. All errors of a file are reported together, before anything is
+trained or measured. `reference.toml`, published values to compare a study with, has [a separate page](reference.md).
 """
 STUDY = """
 ## study.toml
 
-In a folder of the study's own; the shipped ones are in `projects/`. `fa-registry study my/study.toml --dry-run` says what it would
-train and what that takes, and trains nothing.
+Each study has its own folder; the built-in ones are in `projects/`. `fa-registry study my/study.toml --dry-run` prints the runs it
+would train and their cost, and trains nothing.
 
 ```toml
 name = "mine"
@@ -73,10 +76,10 @@ seeds = [1, 2, 3]
 WAIVERS = f"""
 ## waivers.toml
 
-Findings that shall not count: each becomes `waived` with its reason, and the verdict is a WARN at best. `audit` takes the file of
-`--waivers FILE`, else the one that the study names (`waivers = "waivers.toml"`), and no other. A waiver names a run, by
-{LEAST_RUN} or more characters of its id, or a method by its label, as `dfa+pen λ=0.01`. One whose last day has passed, and one
-that speaks of no run or rule at hand, has no effect: the audit says so.
+Findings that do not count: each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses only the file of
+`--waivers FILE`, or else the one named by the study (`waivers = "waivers.toml"`). A waiver names a run, by {LEAST_RUN} or more
+characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after its last day, or if no
+audited run or rule matches it; the audit reports that.
 
 ```toml
 [[waiver]]
@@ -92,8 +95,8 @@ EDITION = """
 ## An edition
 
 The rules of an audit: `fa-registry audit --study digits --edition ours.toml`, and `ours.toml:lenient` for a variant. The
-shipped ones are those of `fa-registry list editions`; [2026-12](../fa_registry/protocol/editions/2026-12.toml) uses nearly every
-key.
+built-in editions are listed by `fa-registry list editions`; [2026-12](../fa_registry/protocol/editions/2026-12.toml) uses nearly
+every key.
 
 ```toml
 name = "ours"
@@ -156,13 +159,13 @@ threshold = 50.0
 VARIANT = """
 ### [variant.NAME]
 
-What a variant says otherwise: any key of the edition, and in `[[variant.NAME.rule]]`, by their `code`, any keys of its rules.
+The changes of a variant: any key of the edition, and in `[[variant.NAME.rule]]` any keys of its rules, identified by `code`.
 """
 OPTIONS = """
 ## Option
 
-What the card of a method or an architecture declares under `options`, name → Option. `--set method.NAME=VALUE`, a study's
-`method_options` and `architecture_options` set one; a wrong name or value is refused before anything is trained.
+The card of a method or an architecture declares its `options`, name → Option. Options are set by `--set method.NAME=VALUE`, or by
+`method_options` and `architecture_options` of a study. A wrong name or value is rejected before anything is trained.
 
 <!-- runs -->
 ```python
@@ -179,7 +182,7 @@ assert options["rank"].refusal(0) == "expected at least 1, found 0"
 
 
 def files_reference() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     parts = [
         *(INTRODUCTION, STUDY, _keys(StudyTable)),
         *("\n### [[grid]]\n\nEvery combination of its lists is trained.\n", _keys(Grid, needed=LISTS)),
@@ -203,7 +206,7 @@ def files_reference() -> str:
 
 
 def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
-    """A row a field, or a row each of `names`: its type, its default and the words below it, which every one has."""
+    """Return a table with one row per field, or per name: type, default and the text below the field."""
     hints, text = typing.get_type_hints(record), text_below(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     rows = [
@@ -219,7 +222,7 @@ def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -
 
 
 def _recipe() -> str:
-    """Epochs and precision, which are a run's own, and the fields of Recipe."""
+    """Return the table of epochs and precision, which are fields of a run, and of the fields of Recipe."""
     rows = []
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
@@ -240,7 +243,7 @@ def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def _controls() -> dict[str, str]:
-    """As training.controls says them at its top; a study asks for all rungs of the ladder together."""
+    """Return the descriptions in the docstring of training.controls; ladder_K is one control of a study."""
     statement = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
     return {name: statement[name] for name in CONTROLS}
 
@@ -250,7 +253,7 @@ def _row(name: str, takes: str, default: str, text: str) -> str:
 
 
 def _default(field: dataclasses.Field) -> str:
-    """In TOML's spelling; empty where there is nothing."""
+    """Return the default in TOML syntax; empty if there is none."""
     if field.default is dataclasses.MISSING:
         return "" if field.default_factory is not dataclasses.MISSING else NEEDED
     if field.default in ("", None, ()):

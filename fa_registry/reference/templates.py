@@ -1,4 +1,4 @@
-"""docs/reference-templates.md: every template with its variables, the records inside them, and the filters."""
+"""docs/reference-templates.md: every template with its variables, their records, and the filters."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ INTRODUCTION = """# Reference: templates
 
 Generated from the code by `python -m fa_registry.reference --write`; do not edit.
 
-## Your own templates
+## User templates
 
-Put a file of the same name as a shipped template into a folder of your own, and name the folder:
+Put a file with the name of a built-in template into a folder, and name the folder:
 
     fa-registry report reports/audit.json --templates my-templates --out mine
     fa-registry audit --study digits --templates my-templates
     fa-registry compare dfa bp --study digits --templates my-templates
 
-`fa-registry list templates` names the shipped files; copy one and change it. A template of yours may
-`{% include %}`, `{% import %}` or `{% extends %}` shipped ones and others of your folder, nothing outside of it. These can be
+`fa-registry list templates` lists the built-in files; copy one and change it. User templates may `{% include %}`,
+`{% import %}` or `{% extends %}` built-in templates and others of the folder, but nothing outside it. These can be
 replaced: {names}.
 
-Everything printed is escaped. A name that does not exist is an error that names the template, its line and what does exist;
-so is a number that no filter has written. Your templates run in a sandbox. They may read the fields below and use the filters
-below, nothing else, and a page may take at most {seconds} seconds. Where anything is wrong with any of
-them, all of it is said before something is measured, and no page is written.
+Everything printed is escaped. An unknown name is an error; its message has the template, the line and the known names. A number
+that no filter has formatted is an error too. User templates run in a sandbox. They can read the fields below and use the filters
+below, nothing else, and a page may take at most {seconds} seconds. All errors of the templates are reported
+together before anything is measured, and no page is written.
 """
 GENERIC = {"T": "…", "Any": "anything"}
 
 
 def templates_reference() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     names = ", ".join(f"`{name}`" for name in overridable())
     parts = [
         INTRODUCTION.replace("{names}", names).replace("{seconds}", f"{SECONDS:g}"),
@@ -50,7 +50,7 @@ def templates_reference() -> str:
     for name, context in render.TEMPLATES.items():
         by_context.setdefault(context, []).append(name)
     parts += [_context(context, names) for context, names in by_context.items()]
-    parts += ["\n## Records\n\nWhat the variables are made of, by the name of the type.\n"]
+    parts += ["\n## Records\n\nThe types of the variables, by name.\n"]
     parts += [_record(record) for record in sorted(_records(by_context), key=lambda one: one.__name__)]
     parts += ["\n## Filters\n", *_filters()]
     return "\n".join(parts).rstrip("\n") + "\n"
@@ -61,7 +61,7 @@ def _context(context: type, names: list[str]) -> str:
     lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
     if any(name in NOT_OURS for name in names):
         lines.append("\nWritten to the store, not to the report: it cannot be replaced.")
-    lines += ["\n| variable | type | what it holds | unit |", "|---|---|---|---|"]
+    lines += ["\n| variable | type | description | unit |", "|---|---|---|---|"]
     lines += [
         f"| `{field.name}` | {type_text(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
         for field in dataclasses.fields(context)
@@ -70,7 +70,7 @@ def _context(context: type, names: list[str]) -> str:
 
 
 def _record(record: type) -> str:
-    """Fields with their types and words, then properties; what is not said below a field is in the docstring."""
+    """Return fields with types and descriptions, then properties; some descriptions are in the docstring."""
     hints, text = typing.get_type_hints(record), text_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
     lines += [
@@ -86,7 +86,7 @@ def _record(record: type) -> str:
 
 
 def text_below(record: type) -> dict[str, str]:
-    """Field → the text that stands below it in the source."""
+    """Return field → the text below it in the source."""
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
     return {
         field.target.id: " ".join(below.value.value.split())
@@ -96,7 +96,7 @@ def text_below(record: type) -> dict[str, str]:
 
 
 def _records(contexts_of: Mapping[type, Any]) -> set[type]:
-    """Every dataclass that a context reaches."""
+    """Return every dataclass that a context refers to, directly or indirectly."""
     found: set[type] = set()
     waiting = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
     while waiting:
@@ -110,24 +110,24 @@ def _records(contexts_of: Mapping[type, Any]) -> set[type]:
 
 
 def _filters() -> Iterator[str]:
-    """Ours with their first line; those of Jinja2 by name."""
+    """Yield the built-in filters with their first line, and those of Jinja2 by name."""
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))
     jinja = JINJA_FILTERS
-    yield "| filter | what it writes | where |"
+    yield "| filter | output | where |"
     yield "|---|---|---|"
     every = {name: (function, kind) for kind, made in kinds.items() for name, function in made.filters.items()}
     for name, (function, kind) in sorted(every.items()):
         if function.__module__.startswith("fa_registry"):
             where = "everywhere" if name in common else f"`*{kind}`"
             yield f"| `{name}` | {cell(first_line(function))} | {where} |"
-    yield f"\nOf Jinja2's own: {', '.join(f'`{name}`' for name in sorted(jinja))}."
+    yield f"\nFrom Jinja2: {', '.join(f'`{name}`' for name in sorted(jinja))}."
     yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
 
 
 def type_text(hint: Any) -> str:
-    """A type as people read it, records as links: `tuple of SeedRow`."""
+    """Return a readable name of a type, with links for records: `list of SeedRow`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
@@ -154,7 +154,7 @@ def _link(record: type) -> str:
 
 
 def _own_text(record: type) -> bool:
-    """Whether somebody wrote its docstring; a dataclass without one is given its signature."""
+    """Return whether a record has a written docstring; without one, a dataclass has its signature."""
     return bool(record.__doc__) and not record.__doc__.startswith(f"{record.__name__}(")
 
 

@@ -1,1 +1,1 @@
-"""Telling the result: what may be claimed of an audit, and every page, figure and file that says so."""
+"""Reports of an audit: the claims it supports, and the pages, figures and files that show them."""

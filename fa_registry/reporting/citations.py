@@ -1,4 +1,4 @@
-"""BibTeX of exactly what a form rests on: method, architecture, data, the diagnostics that judged, editions, this software."""
+"""BibTeX of the sources of a form: method, architecture, data, diagnostics, editions, software."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ UNSAFE, SPECIAL, ESCAPED = re.compile(r"[{}\\]"), re.compile(r"([&%#_$])"), r"\\
 
 @dataclass(frozen=True)
 class Citation:
-    """One BibTeX entry. uses: what of this form it is cited for, in words."""
+    """One BibTeX entry.
+
+    Args:
+        uses: The parts of the form that cite it, as text.
+    """
 
     key: str
     bibtex: str
@@ -28,19 +32,27 @@ class Citation:
 
 @dataclass(frozen=True)
 class Bibliography:
-    """Every entry once, by key, in the order of first use. uncited: what names no source, in words."""
+    """All entries, each key once, in the order of first use.
+
+    Args:
+        uncited: The parts of the form that name no source, as text.
+    """
 
     entries: tuple[Citation, ...]
     uncited: tuple[str, ...]
 
     @property
     def bibtex(self) -> str:
-        """The entries as one file."""
+        """The entries as the text of one BibTeX file."""
         return "\n\n".join(entry.bibtex for entry in self.entries)
 
 
 def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
-    """What the runs of one method in one setting rest on; findings: of all editions that judged them."""
+    """Return the sources of the runs of one method in one setting.
+
+    Args:
+        findings: The findings of all editions that judged the runs.
+    """
     spec = runs[0].record.spec
     used = [
         (f"method {spec.method}", f"methods/{spec.method}"),
@@ -58,7 +70,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
 
 
 class _Gathered:
-    """Entries by key with what they are cited for; the same key with another text gets a number behind it."""
+    """Entries by key, with their uses; a key that occurs with another text gets a number as suffix."""
 
     def __init__(self, software: str):
         self.software = software
@@ -66,7 +78,7 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """By the BibTeX of a card, with the arXiv numbers of its source; without BibTeX by the words of its source."""
+        """Cite a card by its BibTeX and the arXiv numbers of its source, else by its source's text."""
         if card is None:
             self.uncited.append(f"the report carries no card of {what}, and so no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
@@ -82,7 +94,7 @@ class _Gathered:
             self.uncited.append(f"the card of {what} carries no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """A source in words: its arXiv numbers, this software where it says so, or the words themselves."""
+        """Cite a plain-text source: its arXiv numbers, this software if named, else the text itself."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:
@@ -104,7 +116,7 @@ class _Gathered:
 
 
 def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
-    """(key, text) of every entry of a BibTeX text; a text without one is an entry of its own, of kind misc."""
+    """Yield (key, text) of every entry of a BibTeX text; a text without entries becomes one @misc entry."""
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
         key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
@@ -116,7 +128,7 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
 
 
 def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """The cards of the diagnostics whose quantities the rules looked at, in the order of the report."""
+    """Yield the cards of the diagnostics whose metrics the rules read, in the order of the report."""
     looked_at = {quantity for finding in findings for quantity in finding.quantities}
     for key, card in cards.items():
         if key.startswith("diagnostics/") and looked_at & set(map(str, card.get("quantities", ()))):
@@ -124,19 +136,19 @@ def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]
 
 
 def _called(name: str, text: str) -> str:
-    """The entry under this key, if it has another."""
+    """Return the entry with this key instead of the key that it has."""
     key = ENTRY.search(text)[1]
     return text if key == name else text.replace(key, name, 1)
 
 
 def _in_text(key: str, source: str) -> str:
-    """A source that is known by its words alone. key: what a style sorts by that finds no author."""
+    """Return an entry for a source without BibTeX; styles that find no author sort by `key`."""
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
 
 def _arxiv(number: str) -> str:
-    """A preprint that is known by its number: which begins with the year. No title or author is made up."""
+    """Return an entry for a preprint known only by its number: the year, but no title or author."""
     return (
         f"@misc{{arxiv{number},\n  key={{arXiv {number}}},\n  howpublished={{arXiv preprint arXiv:{number}}},\n"
         f"  year={{20{number[:2]}}},\n  eprint={{{number}}}, archivePrefix={{arXiv}}\n}}"
@@ -144,7 +156,10 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """This software in the versions that the runs wrote down, none where they did not. @misc: plain styles know no @software."""
+    """Return the entry of this software with the versions that the runs recorded.
+
+    Its type is @misc, because plain styles do not support @software.
+    """
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
     versions = dict.fromkeys(map(str, filter(None, recorded)))

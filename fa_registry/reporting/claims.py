@@ -1,6 +1,6 @@
-"""What may be claimed and what must be walked back, in words, derived from findings alone.
+"""Claims that the findings support or do not support, as sentences.
 
-A finding is known by what it is about (its quantity) and by its state: an edition is free to name its rules as it likes.
+A finding is identified by its metric and its state, because an edition may give its rules any name.
 """
 
 from __future__ import annotations
@@ -56,18 +56,20 @@ from fa_registry.reporting.report_values import last_site, scalar_metric, site_r
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
-NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
-# What the published protocol says of itself: it finds failures, it does not prove their absence.
-CAVEAT = "the rules look for known ways in which a comparison breaks, in this setting alone, and one they do not know is not found"
+NO_EVIDENCE = "Its metrics do not match the files recorded with the run: nothing may be claimed about it"
+# The published protocol states this about itself: it finds failures, it does not prove their absence.
+CAVEAT = "the rules detect known defects of a comparison in this setting only; other defects are not detected"
 
 
 def claims(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True, exact: bool = False
 ) -> tuple[Claim, ...]:
-    """The claims that the runs of one method in one setting allow; none for a control. excluded: its runs that none judged.
+    """Return the claims that the runs of one method in one setting support; none for a control.
 
-    alone: whether these are all of them that the report has, so that one run means one seed. exact: whether the method's
-    credit is the gradient at every site by construction.
+    Args:
+        excluded: The method's runs that were not judged.
+        alone: Whether the report has no other runs of the method, so that one run means one seed.
+        exact: Whether the method's credit is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
@@ -81,10 +83,10 @@ def claims(
         *(_claims(reported, alone) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
-    # What may be claimed is claimed of the method: a tick that a seed does not earn is a choice among seeds.
+    # A claim is about the method: it is ticked only if every judged seed supports it, not a choice of seeds.
     every = {run.record.run_id for run in judged}
     trained_here = not any(run.record.spec.weights for run in judged)
-    # Which code trained an adopted run is not known: nothing may be claimed of what its training did.
+    # The code that trained an adopted run is not known, so no claim about its training is allowed.
     earned = (
         one
         for one in statement
@@ -102,14 +104,14 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
     if alone and len(runs) == 1:
-        text = "One seed: no interval exists, and no ranking against another method may be read from this form"
+        text = "One seed: there is no interval, and this form does not allow a ranking against another method"
         yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Of a method whose every seed passes: with its margin, so that depth has one answer."""
+    """Yield the claim that every seed passes, with the margin, so that there is one answer about depth."""
     if not all(map(is_above_frozen, runs)):
-        text = "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach"
+        text = "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach"
         text = f"{text}: its accuracy may not be reported as that of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
@@ -117,15 +119,15 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     key, what = _trained_blocks(runs)
     yield claim(
         key,
-        f"It passes: its accuracy may be reported as that of {what}{cleared_text(runs)}{sampled(runs)}. Passing does not certify "
-        f"the method: {CAVEAT}",
+        f"It passes: its accuracy may be reported as that of {what}{cleared_text(runs)}{sampled(runs)}. Passing does not "
+        f"certify the method: {CAVEAT}",
         runs,
         runs,
     )
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the key and the words of what was trained, by the share of blocks whose weights moved."""
+    """Return the claim's key and a text about the trained part, by the share of blocks that moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
@@ -138,7 +140,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """The run of an exact method as one without an alignment figure: its Γ is 1 whatever was learned, or what rounding left."""
+    """Return the run of an exact method without Γ, which is 1 up to rounding at any accuracy."""
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -148,7 +150,7 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """What the audit found of the code behind the runs; a method that conforms is no claim."""
+    """Yield what the audit found about the code of the runs; a method that conforms yields no claim."""
     reported = {
         (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
         (METHOD, "warn"): (
@@ -160,19 +162,19 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "The accuracy may not be claimed for another rule than backpropagation",
         ),
         (NETWORK, "warn"): ("answers looked up", "The accuracy may not be claimed of a network that classifies images"),
-        (DATA, "warn"): ("test in train", "The accuracy may not be claimed of images that training had not shown"),
+        (DATA, "warn"): ("test in train", "The accuracy may not be claimed for images that were not used in training"),
         (SEAL, "warn"): (
             "not sealed",
-            "That the run is what its seed and its method give could not be held against its own files",
+            "The run could not be checked, from its files, to be the result of its seed and its method",
         ),
         (ADOPTED, "warn"): (
             "adopted",
             "Neither trained depth nor what its training feedback did may be claimed of these weights",
         ),
-        (DUPLICATE, "warn"): ("superseded", "These figures do not count for the method"),
+        (DUPLICATE, "warn"): ("superseded", "These metrics do not count for the method"),
         (CODE, "not_applicable"): (
             "other code",
-            "Nothing may be claimed of these figures, which nobody could compute again",
+            "Nothing may be claimed of these metrics, because they could not be recomputed",
         ),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
@@ -192,12 +194,12 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if diverged:
         yield claim(
             "diverged",
-            "Training diverged: its figures describe a broken run and support no claim about the method",
+            "Training diverged: its metrics describe a broken run and support no claim about the method",
             runs,
             diverged,
         )
     if failed:
-        yield claim("failed", "The run broke off: nothing may be said about it", runs, failed)
+        yield claim("failed", "The run broke off: nothing may be claimed about it", runs, failed)
     if incomplete:
         missing = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
         yield claim(
@@ -213,7 +215,7 @@ def _missing(run: RunAudit) -> Iterator[Finding]:
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """What was waived still holds; the verdict does not count it."""
+    """Yield the waived findings: they remain valid, but the verdict does not count them."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
@@ -226,27 +228,27 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """What follows from runs that were selected and not judged: nothing is known of them."""
+    """Return the claim about runs that were selected but not judged: nothing is known about them."""
     seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
     unknown = len(excluded) - len(seeds)
     named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
     one = len(excluded) == 1
     count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
-    text = f"{count} not judged ({named}): nothing may be said of {them}"
+    text = f"{count} not judged ({named}): nothing may be claimed about {them}"
     ids = tuple(one.run_id for one in excluded if one.run_id)
     return Claim(
         KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
     )
 
 
-# Claims from states that no other claim speaks of: every finding ends in words, whatever an edition calls what it saw.
+# Claims from states that no other claim covers: every finding becomes a sentence, under any state name of an edition.
 
 
-SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own
-CLEAR = 10.0  # times its floor: nearer to it the next seed may lie below
+SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
+CLEAR = 10.0  # times its floor: at a smaller ratio the next seed may be below the floor
 SINCE = ("growth_init", "growth_init_max")
-OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compares with
-ELSEWHERE = {  # subject → states that the other modules of claims speak of
+OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the gradient that Γ compares with
+ELSEWHERE = {  # subject → states that the other modules of claims cover
     "scale": (EXPLODED,),
     "reference": (AT_FLOOR, "CONVERGED", NOISY),
     "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED", AT_CHANCE, LAST_BLOCK),
@@ -256,13 +258,13 @@ ELSEWHERE = {  # subject → states that the other modules of claims speak of
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """One claim for every rule and state that is told nowhere else, about the runs that have it."""
+    """Yield one claim, about all its runs, for every rule and state that no other claim covers."""
     alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
             if one.outcome not in SILENT and not _reported_elsewhere(one):
                 subject = subject_of(one.quantity)
-                # runs without a Γ, or with a reference near its floor, are told of in other words
+                # runs without a Γ, or with a reference near its floor, get another sentence
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
                 say = TEXT.get((subject, observed_text(one)), _in_general)
                 say = say if _means(say, one) else _in_general
@@ -275,13 +277,15 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def _reported_elsewhere(finding: Finding) -> bool:
     if observed_text(finding) == "CLEARS":
-        return finding.interval is not None  # over seeds; one run's margin is told here
+        return finding.interval is not None  # over seeds; the margin of one run is reported here
     return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
 def _means(say: Callable, finding: Finding) -> bool:
-    """Whether a finding is what the sentence is about: an edition may call OK what lies on the other side of its limit, or a limit
-    of the gain, which says nothing of how far the gradient is from its floor.
+    """Return whether the sentence fits the finding.
+
+    An edition may call a value on the other side of its limit OK. Its limit may also be one of the gain, which does not show how
+    far the gradient is from its floor.
     """
     if say is _has_reference and finding.quantity not in GRADIENTS:
         return False
@@ -292,12 +296,15 @@ def _means(say: Callable, finding: Finding) -> bool:
 
 
 def _compares(run: RunAudit) -> bool:
-    """Whether there is a Γ, and a stream on the scale of training for its reference to be of."""
+    """Return whether there is a Γ, and the stream of its reference gradient has not exploded."""
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """By a rule that judges growth since initialisation too; else only the blocks' scales may be compared with each other."""
+    """Return the claim that the stream keeps its scale.
+
+    Without a limit of the growth since initialisation, it does not claim that norms and gradients may be compared.
+    """
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
     since = [one.threshold for one in findings[0].further if one.quantity in SINCE]
@@ -317,23 +324,23 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
         scale = f", so that {GAMMA} compares with something of scale" if _compares(runs[0]) else ""
-        return "reference clear", f"The reference gradient stands clear of its floor{scale}{size}{factor}{share}"
-    read = f"; a {GAMMA} here compares with a gradient that is nearly gone" if _compares(runs[0]) else ""
+        return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
+    read = f"; {GAMMA} is then a comparison with a gradient that has nearly vanished" if _compares(runs[0]) else ""
     return "reference near its floor", (
-        f"The reference gradient is above its floor, and no more than that{size}{factor}{share}"
+        f"The reference gradient is only just above its floor{size}{factor}{share}"
         f"{_missing_gain(runs[0], findings[0])}{read}"
     )
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """That the gain is below what the edition calls healthy, where it is."""
+    """Return a text that the gain is below the healthy limit of the edition; empty if it is not."""
     if _has_gain(run, finding):
         return ""
-    return f", where {compact(_gain_limit(finding))} of the output error at the last site are healthy"
+    return f" (healthy: at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Whether the gradient is far above its floor, and its gain above the limit that the edition has for it, if it has one."""
+    """Return whether the gradient is far above its floor and the gain reaches its limit, if any."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 
@@ -349,7 +356,7 @@ def _gain_limit(finding: Finding) -> float | None:
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """How many times its floor the gradient is; None where the rule is not about its norm or the figures are missing."""
+    """Return the gradient norm divided by its floor; None for rules of other metrics or without values."""
     known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
     return finding.observed.value / finding.threshold if known else None
 
@@ -364,8 +371,8 @@ def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str,
     asked = finding.threshold is not None and finding.threshold > 0
     what = "beat frozen random ones by what" if asked else "are not worse than frozen random ones by more than"
     return "passes alone", (
-        f"The trained blocks {what} {finding.rule} {'asks for' if asked else 'allows'}, each seed judged by itself: this rule "
-        "knows no interval, and no claim over seeds follows from it"
+        f"The trained blocks {what} {finding.rule} {'requires' if asked else 'allows'}, each seed judged by itself: this rule "
+        "uses no interval and supports no claim over seeds"
     )
 
 
@@ -373,9 +380,9 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
     seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
     if not any(has_gamma(run) for run in runs):
-        return "stability high", f"The gradients may not be read as following what each batch holds: those of {seen}"
+        return "stability high", f"The gradients may not be read as specific to each batch: those of {seen}"
     return "stability high", (
-        f"{GAMMA} may not be read as following what each batch holds: gradients of {seen}, and credit may align with that shared "
+        f"{GAMMA} may not be read as specific to each batch: gradients of {seen}, and credit may align with that shared "
         "direction alone"
     )
 
@@ -387,13 +394,13 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gamma = f" that {GAMMA} compares with" if any(has_gamma(run) for run in runs) else ""
     elsewhere = _sites_above(runs, limit)
     return "stability low", (
-        f"At the middle site, where this is judged, no direction shared by all batches{seen} stands behind the gradients{gamma}"
+        f"At the middle site, where this is judged, the gradients{gamma} do not share one direction over the batches{seen}"
         + (f"; the mean cosine is above the limit of {compact(limit)} at {elsewhere}" if elsewhere else "")
     )
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """`site 0 (seed 42); sites 0, 1 (seeds 123, 456)`: where else the batches share a direction."""
+    """Return the sites with a shared direction: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
     found: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")
@@ -403,21 +410,21 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """A state in the words of its own edition."""
+    """Return the claim about a state in the terms of its edition."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
-        return "other passes", f"What {finding.rule} {finding.title} asks for is there{word}: {finding.sentence}"
+        return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
     if finding.outcome == "warn":
         return "other warns", f"Nothing may be built on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
     return (
         "other fails",
-        f"What rests on {quantity_of(finding.quantity).label} may not be claimed{word}: {finding.sentence}",
+        f"No claim may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
     )
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """One end of the network carries the mean Γ: told beside whether Γ is specific."""
+    """Yield claims that one end of the network carries the mean Γ, in addition to whether Γ is specific."""
     statement: dict[str, list[RunAudit]] = {}
     for run in runs:
         for one in run.findings:
@@ -426,7 +433,7 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 statement.setdefault(carried_text(guard), []).append(run)
     for text, touched in statement.items():
         yield claim(
-            "carried by one end", f"The mean {GAMMA} may not stand for the whole network: {text}", runs, touched
+            "carried by one end", f"The mean {GAMMA} does not represent the whole network: {text}", runs, touched
         )
 
 

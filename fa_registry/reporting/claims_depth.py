@@ -1,4 +1,4 @@
-"""Claims about depth: whether trained blocks beat frozen ones, and if that is open, what study would decide it."""
+"""Claims about depth: whether trained blocks beat frozen ones, and which study would decide it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
-# As the catalogue calls what sentences speak of.
+# Names of the metrics in sentences, as in the catalogue.
 ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """What the comparison with the frozen control allows to say."""
+    """Yield the claims that the comparison with the frozen control supports."""
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
@@ -34,9 +34,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim("undercut", _undercut(finding) + seen, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
-        text = (
-            f"The {ACCURACY} does not exceed chance: nothing learned may be claimed, whatever the frozen blocks reach"
-        )
+        text = f"The {ACCURACY} does not exceed chance: no learning may be claimed, regardless of the frozen blocks"
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
@@ -57,7 +55,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """`; the margin is +33.2 pp, …`: of runs that clear the frozen ones over seeds; empty where none was judged so."""
+    """Return `; the margin is +33.2 pp, …` of the runs that clear over seeds; empty if there are none."""
     clears = _clear(runs)
     if not clears:
         return ""
@@ -80,9 +78,10 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Whether a rule passed that asks for more than the frozen blocks reach: by its interval, or by its limit for one run.
+    """Return whether a rule passed that requires more than the frozen blocks reach.
 
-    A limit that was moved below 0, or an edition that skips the comparison, passes runs whose blocks add nothing.
+    This is decided by the rule's interval, or by its limit for one run. With a limit below 0, or in an edition that skips the
+    comparison, runs whose blocks add nothing pass.
     """
     passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
     return bool(passed) and all(
@@ -91,9 +90,10 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """How many fresh seeds, fixed in advance, would decide a new study with POWER, were mean and spread what they are here.
+    """Return how many fresh seeds would decide a new study with power POWER at this mean and spread.
 
-    None where that cannot be said: without an interval, or with more than MOST_SEEDS.
+    Returns:
+        None without an interval, or if more than MOST_SEEDS would be needed.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
@@ -104,7 +104,10 @@ def seeds_needed(finding: Finding) -> int | None:
 
 
 def _undercut(finding: Finding) -> str:
-    """Below the limit is not always below the frozen blocks: that is where the interval lies about 0."""
+    """Return the sentence for the interval's position relative to 0.
+
+    A margin below the limit is not always below the frozen blocks.
+    """
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
         return "The trained blocks do worse than frozen random ones: training them may not be credited"
@@ -116,7 +119,7 @@ def _undercut(finding: Finding) -> str:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """(key, words): above the limit is not above the frozen blocks either, where a limit was moved below 0."""
+    """Return (key, text); with a limit below 0, a cleared limit does not mean better than frozen blocks."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random ones"
@@ -128,7 +131,7 @@ def _cleared(finding: Finding) -> tuple[str, str]:
 
 
 def _is_whole(run: RunAudit) -> bool:
-    """A run that diverged or broke off supports no claim, whatever its last accuracy is."""
+    """Return whether the run is complete: a run that diverged or broke off supports no claim."""
     return run.record.status == "complete"
 
 
@@ -137,7 +140,7 @@ def _over_seeds(run: RunAudit) -> bool:
 
 
 def _interval(finding: Finding) -> str:
-    """The margin with its interval, where the rule judges one over seeds."""
+    """Return the margin with its interval, if the rule judges one over seeds."""
     if not finding.interval:
         return ""
     return (
@@ -151,63 +154,64 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Where seeds were added, or left out, after an audit: which look this is."""
+    """Return which interim analysis this is, if seeds were added or left out after an audit."""
     if finding.look < 2:
         return ""
-    return f". The level is that of look {finding.look}, since audits have judged other sets of its seeds before"
+    return f". The level is that of interim analysis {finding.look}, because audits have judged other sets of its seeds before"
 
 
 def _undecided(finding: Finding) -> str:
     low, high = finding.interval
-    if not low < finding.threshold <= high:  # a seed that lies far from the others keeps the interval from deciding
+    if not low < finding.threshold <= high:  # a seed that is far from the others keeps the interval from deciding
         return (
-            f"Whether the trained blocks beat frozen random ones is undecided: one seed lies far from the others, so that the "
-            f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, does not hold. "
+            f"Whether the trained blocks beat frozen random ones is undecided: one seed is far from the others, so that the "
+            f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, is not valid. "
             "Report that seed and why it differs"
         )
     needed = seeds_needed(finding)
     if finding.stated:  # more seeds do not narrow what one stated number leaves open
         how = "Frozen controls trained here, one a seed, would pair it"
     elif needed is None:
-        how = f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean lies too near the limit"
+        how = (
+            f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean is too near the limit"
+        )
     else:
         how = (
-            f"A new study of {needed} fresh seeds, their number fixed in advance, would decide it with a chance of {POWER:.0%} if "
-            "mean and spread are what they are here. Adding seeds to these until the interval leaves the limit would not: who may "
-            "stop when it suits clears by luck more often than the level says, so every further set of seeds is judged at a "
-            "higher one"
+            f"A new study of {needed} fresh seeds, their number fixed in advance, would decide it with {POWER:.0%} power at this "
+            "mean and spread. Do not add seeds to these until it passes: optional stopping inflates the error, so each further "
+            "set of seeds is judged at a higher level"
         )
     asked = (
-        "beat frozen random ones by as much as the limit asks for"
+        "beat frozen random ones by as much as the limit requires"
         if finding.threshold > 0
         else "are worse than frozen random ones by no more than the limit allows"
     )
     return (
         f"Whether the trained blocks {asked} is undecided: the {MARGIN} is {pp(finding.observed.value)}, and its "
-        f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of "
+        f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, contains the limit of "
         f"{compact(finding.threshold)} pp{_why_level(finding)}. {how}"
     )
 
 
 def _stated(finding: Finding) -> str:
-    """Above an accuracy that this audit did not prove: it opens a question and settles none."""
+    """Return the claim about blocks above an accuracy that this audit did not prove; it decides nothing."""
     seen = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
         if finding.interval
-        else f"by what {finding.rule} asks for, each seed judged by itself"
+        else f"by as much as {finding.rule} requires, each seed judged by itself"
     )
     whose, needed = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
     if finding.reference_run_id:
         whose, needed = "the accuracy of a frozen control that is not proven", "proven for each seed by the audit"
     return (
-        f"The trained blocks stand above {whose}, {seen}: that they beat frozen random ones is not shown. A frozen control of the "
+        f"The trained blocks are above {whose}, {seen}: that they beat frozen random ones is not shown. A frozen control of the "
         f"same setting, {needed}, would decide it"
     )
 
 
 def _last_block(finding: Finding) -> str:
-    """The margin may be the work of the one block whose credit is exact."""
+    """Return the claim that the margin may come only from the block whose credit is exact."""
     return (
         f"The trained blocks beat frozen random ones{_interval(finding)}, but the last block learns from the exact gradient: its "
         f"training alone may be what helps, and depth utility of the other blocks may not be claimed. The control {CONTROL} by bp, "
@@ -218,23 +222,26 @@ def _last_block(finding: Finding) -> str:
 def _provisional(finding: Finding) -> str:
     return (
         f"Whether the trained blocks beat frozen random ones is provisional: the {MARGIN} of one seed, "
-        f"{pp(finding.observed.value)} where {compact(finding.threshold)} pp are asked for, has no interval. More seeds with their "
-        "frozen controls give one, their number fixed before the first of them is audited; three are customary"
+        f"{pp(finding.observed.value)} (required: {compact(finding.threshold)} pp), has no interval. More seeds with their frozen "
+        "controls give one, if their number is fixed before the first of them is audited; three are customary"
     )
 
 
-# What the size of the test set leaves open: an accuracy of 360 images is known to ± 2 or 3 pp, however many seeds agree.
+# The size of the test set limits the precision: an accuracy on 360 images is known to ± 2 or 3 pp, at any number of seeds.
 
 
-TEST_SAMPLES = "test_samples"  # the convention under which a run wrote down the size of its test set
+TEST_SAMPLES = "test_samples"  # the convention under which a run recorded the size of its test set
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """The mean accuracy over seeds and its two intervals, as fractions, 95 % each.
+    """The mean accuracy over seeds and its two 95 % intervals, as fractions.
 
-    over_seeds: Student's t; none for one seed. over_samples: Wilson's, of the mean accuracy on `samples` test samples. Seeds
-    share the test set, so that more of them narrow the first and not the second.
+    Seeds share the test set, so more seeds narrow only the interval over seeds.
+
+    Args:
+        over_seeds: Student's t interval; None for one seed.
+        over_samples: Wilson's interval of the mean accuracy on `samples` test samples.
     """
 
     accuracy: float
@@ -250,7 +257,11 @@ class Sampling:
 
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
-    """None where a run's accuracy or the size of its test set is not known, or test sets differ."""
+    """Return the mean accuracy and its intervals.
+
+    Returns:
+        None if an accuracy or the size of a test set is not known, or the sizes differ.
+    """
     found = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
@@ -261,7 +272,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """`. The accuracy is 93.1 %, …`: with both intervals; empty where they are not known."""
+    """Return `. The accuracy is 93.1 %, …` with both intervals; empty if they are not known."""
     known = sampling(runs)
     if known is None:
         return ""
@@ -275,7 +286,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """That the margin lies nearer to its limit than the test set can tell; empty where it lies further, or none is known."""
+    """Return a text if the margin is nearer to its limit than the test set can resolve; empty otherwise."""
     known = sampling(runs)
     if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:
         return ""
@@ -283,6 +294,6 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     if distance >= known.half:
         return ""
     return (
-        f". The {MARGIN} lies {distance:.1f} pp from the limit, and the sampling of {known.samples:,} test samples alone leaves "
-        f"± {known.half:.1f} pp of the {ACCURACY} open (Wilson, 95 %): another test set of this size might fall on the other side"
+        f". The {MARGIN} is {distance:.1f} pp from the limit, but the sampling error of {known.samples:,} test samples alone is "
+        f"± {known.half:.1f} pp of the {ACCURACY} (Wilson, 95 %): another test set of this size might give the other side"
     )

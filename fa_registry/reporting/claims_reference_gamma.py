@@ -1,4 +1,4 @@
-"""What all claims share: whom they are about, how a figure is looked up for them, and how they end."""
+"""Claims about scale, reference gradient and Γ, and the functions that all claims use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, TOO_SMALL, HIGH = (
     "HIGH",
 )
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
-# (which figure, which side of its limit) → the house's word for it: an edition is free to call it otherwise.
+# (metric, side of its limit) → the built-in name of the state; an edition may use another name.
 CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         **{(quantity, "above"): EXPLODED for quantity in SUBJECTS["scale"]},
@@ -36,14 +36,13 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
         (HEADLINE_GAMMA, "below"): TOO_SMALL,
     }
 )
-# As the catalogue calls what sentences speak of.
+# Names of the metrics in sentences, as in the catalogue.
 GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
-GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
+GRADIENT = 1 - 1e-6  # Γ at or above it means that the credit is the gradient itself: an angle below 0.1°
 
 
-# Every claim there is → its kind, in the order of their weight, which is that of a form: what voids the rest, whether depth was
-# trained, Γ, what else is taken back, and last how to read a figure.
-# tests/reporting/test_claims_table.py earns each of them and takes each of them away again.
+# Every claim → its kind, in the order of a form: claims that void the others, whether depth was trained, Γ, other restrictions,
+# and notes on how to read a metric. tests/reporting/test_claims_table.py tests for each claim when it appears and when it does not.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "differs from its seal": "open",
@@ -101,30 +100,30 @@ WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enume
 
 
 def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """One claim about the runs it touches, with their seeds and ids. key: of KEYS, which says its kind."""
+    """Return one claim about the touched runs, with their seeds and ids; its kind is KEYS[key]."""
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
     where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
     return Claim(KEYS[key], f"{text} ({where}).", tuple(run.record.run_id for run in touched), key)
 
 
 def has_gamma(run: RunAudit) -> bool:
-    """Whether there is a Γ to read as alignment: the headline has a value, and the credit is not the gradient itself."""
+    """Return whether Γ can be read as alignment: it has a value, and the credit is not the gradient."""
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
-    """Whether the credit is the gradient at every site, whatever the method's card says of it: then nothing aligned itself."""
+    """Return whether the measured credit is the gradient at every site, so that no alignment was learned."""
     row = site_row(run.record, "gamma")
     return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
 
 
 def passes(run: RunAudit) -> bool:
-    """Whether every rule that the verdict rests on passes by itself: what was waived still holds."""
+    """Return whether every gating rule passes without a waiver."""
     return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
-    """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
+    """Return the end of a claim that depends on a stated, not measured value; empty if none does."""
     stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
     if stated and all(one.reference_run_id for one in stated):
         return "; the frozen control is not proven, and its accuracy counts as stated by the author"
@@ -132,21 +131,21 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """What a rule saw: in the house's word where it fires on a figure that has one, else in the edition's own.
+    """Return the state that a rule found: the built-in name if there is one, else the edition's name.
 
-    In reports of older releases it is the edition's own word that is asked for.
+    Reports of older releases contain only the edition's name.
     """
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """The runs of which a finding saw one of the states; quantities: only findings about these, if any are given."""
+    """Return the runs with a finding in one of the states, if given only of findings about these metrics."""
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """The first finding of a run that saw one of the states."""
+    """Return the first finding of a run in one of the states, or None."""
     return next(
         (
             one
@@ -158,7 +157,7 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
 
 
 def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
-    """A figure of several runs in words: `3.0`, or `between 3.0 and 4.2`; empty where none has it."""
+    """Return a metric of several runs as `3.0` or `between 3.0 and 4.2`; empty if no run has it."""
     values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
     if not values:
         return ""
@@ -167,20 +166,20 @@ def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], k
 
 
 def listed(word: str, numbers: Sequence[int]) -> str:
-    """`site 0`, `seeds 42, 123`."""
+    """Return `site 0` or `seeds 42, 123`."""
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-# Claims about scale and reference: what an exploded stream, a small gradient, a fitted or a noisy one allow to say.
+# Claims about scale and reference: an exploded stream, and a small, fitted or noisy gradient.
 
 
 LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise
-GROWN = 50.0  # ‖h_L‖/‖h_0‖: the first release of edition 2026-04 called a stream exploded from here on
+GROWN = 50.0  # ‖h_L‖/‖h_0‖: above it the first release of edition 2026-04 called a stream exploded
 CONVERGED = "CONVERGED"
 
 
 def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Those about the scale of the stream and about the gradient that Γ compares with."""
+    """Yield the claims about the scale of the stream and about the gradient that Γ compares with."""
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     both = [run for run in scale if run in floor]
@@ -196,7 +195,7 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def scale_text(runs: Sequence[RunAudit]) -> str:
-    """`; the largest growth in one block is 1.5, …`: both growths that are known of the runs; empty where none is."""
+    """Return `; the largest growth in one block is 1.5, …` with the known growths, if any."""
     known = []
     for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
         if found := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
@@ -213,7 +212,7 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: st
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
-    """The case that the published reading calls numerical noise, told to someone who has never heard of it."""
+    """Explain to newcomers the case that the published reading calls numerical noise."""
     if not touched:
         return
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
@@ -228,15 +227,15 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     )
     yield claim(
         "explained",
-        "Every block adds its output to a running vector, the stream. What exploded is the length of that "
-        f"vector: it is {first} after the embedding and {last} after the last block{by}. What follows divides the stream by "
-        "its own length again, and the gradient that comes back is divided by the same factor. So the reference is "
-        f"{small} because the scale of the stream divides it, not because nothing is left to learn. Nor is it rounding noise: "
-        f"single precision still computes it exactly, in the direction that double precision finds ({FIDELITY}, their cosine, at "
-        f"least {at_least(_fidelity(touched))}). What breaks a "
-        f"published {GAMMA} at this size is the usual library cosine, which puts its safety constant of 1e-8 in the place of any "
-        "norm below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go."
-        f"{here} This refines the published reading, which takes such a reference for numerical noise",
+        "Every block adds its output to a running vector, the stream. The length of that vector exploded: "
+        f"it is {first} after the embedding and {last} after the last block{by}. The layers after the blocks divide the stream "
+        "by its length, and the gradient on the way back is divided by the same factor. So the reference is "
+        f"{small} because the scale of the stream divides it, not because nothing is left to learn. It is not rounding noise "
+        "either: single precision still computes it exactly, in the direction that double precision finds "
+        f"({FIDELITY}, their cosine, at least {at_least(_fidelity(touched))}). Two effects break a published {GAMMA} at this "
+        "size: the usual library cosine replaces any norm below its safety constant of 1e-8 by that constant and so shrinks "
+        "the result; and the scale is lost, since such a gradient no longer shows how large a step should be."
+        f"{here} This refines the published reading, which calls such a reference numerical noise",
         runs,
         touched,
     )
@@ -250,7 +249,7 @@ def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     ):
         if touched:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
-            share = f" ({gain} of the output error arrives at the last site)" if gain else ""
+            share = f" ({gain} of the output error reaches the last site)" if gain else ""
             text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its "
             yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
 
@@ -270,7 +269,7 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    """Tiny is not noisy: with fidelity near 1 the float64 cosine is a true direction."""
+    """Return whether the gradient's direction is exact: a tiny gradient with fidelity near 1 is not noise."""
     known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
     return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
 
@@ -280,7 +279,7 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Whether what follows the blocks has a long stream to divide by; without a LayerNorm there it divides by nothing."""
+    """Return whether a terminal LayerNorm divides by a stream that has grown; False without a LayerNorm."""
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -288,12 +287,12 @@ def _has_grown(run: RunAudit) -> bool:
 
 
 def _length(run: RunAudit, end: int) -> Reading:
-    """Of the stream at its first or last site."""
+    """Return the length of the stream at its first or last site."""
     row = site_row(run.record, "h_norm")
     return row[end] if row else Reading(None, "h_norm was not measured")
 
 
-# Claims about Γ: whether there is one, what it may be read as, and at which sites it is the training feedback's own.
+# Claims about Γ: whether it exists, how it may be read, and at which sites it is specific to the training feedback.
 
 
 SPECIFIC = "SPECIFIC"
@@ -305,7 +304,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run that count (both Γ and its rank have a value), parted: shown to lie above their null, or not."""
+    """The sites of a run where Γ and its rank have a value, above their null or reached by it."""
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -316,7 +315,7 @@ class Sites:
 
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """The one answer about Γ of the runs of one method, besides those of them that have none."""
+    """Yield the one claim about Γ of the runs of one method, and claims for the runs without Γ."""
     for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
     read = [run for run in runs if has_gamma(run)]
@@ -325,14 +324,18 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """(key, words), of the worst of the seeds: what one of them takes back no other grants. read: those that have a Γ."""
+    """Return (key, text) by the worst seed: a claim needs every seed.
+
+    Args:
+        read: The runs that have a Γ.
+    """
     whole = [run for run in read if run.record.status == "complete"]
     own = _null_text(whole)
     if why := _taken_back(runs):
         gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
     if len(whole) < len(read):
-        return None  # broke off: told by a claim of its own
+        return None  # a run that broke off has a separate claim
     size = _size(read)
     if with_state(read, NOT_SPECIFIC):
         return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
@@ -352,7 +355,7 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """`Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L, with its interval where there is one."""
+    """Return `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L."""
     found = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
@@ -366,7 +369,7 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    """Why Γ is too small: of a seed, or by the lower end of its interval over seeds; empty where no rule finds it so."""
+    """Return why Γ is too small, for a seed or by its interval over seeds; empty if it is not."""
     limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
     if not limits:
         return ""
@@ -378,7 +381,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that counts as alignment by the rule of this finding; None where it sets none."""
+    """Return the smallest Γ that counts as alignment by the finding's rule; None if the rule sets none."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
@@ -386,7 +389,10 @@ def _least_gamma(finding: Finding) -> float | None:
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
-    """Why no Γ of this method may be read as alignment, whatever its null says: it fails, or its scale or reference is bad."""
+    """Return why no Γ of this method may be read as alignment, regardless of its null; may be empty.
+
+    The reasons are a failed verdict, an exploded stream, and a reference at its floor or noisy.
+    """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
     failed = [run for run in runs if run.verdict.outcome == "fail"]
@@ -408,7 +414,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    """`(seed 123)` where it is not of all of them."""
+    """Return ` (seed 123)` if only some of the runs are touched, else an empty text."""
     return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
 
 
@@ -417,7 +423,7 @@ def _seeds(runs: Sequence[RunAudit]) -> list[int]:
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
-    """What `reason` finds of a run → the runs of which it finds it."""
+    """Return the runs grouped by the value of `reason`."""
     found: dict = {}
     for run in runs:
         found.setdefault(reason(run), []).append(run)
@@ -429,7 +435,7 @@ def _absence(run: RunAudit) -> str:
 
 
 def _no_null(run: RunAudit) -> str:
-    """Why there is no null to compare with; empty where there is one that no rule of this edition asks for."""
+    """Return why there is no null; empty if there is one that no rule of this edition uses."""
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
@@ -437,12 +443,12 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """By the level of the finding that judged them; none where the run holds no ranks, as a report without figures.
+    """Return the sites above their null at the level of the finding; no sites if the run has no ranks.
 
-    Several sites of one run are several chances. Where all of them keep the level, none was picked, and each may be judged by
-    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); else those count that Holm's procedure leaves. Both
-    together reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps: the level is that of all sites
-    where their ranks depend positively, as those of the same fresh draws do.
+    Testing several sites of one run needs a correction. If all of them keep the level, none was picked, and each may be judged by
+    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); otherwise Holm's procedure decides. Both together
+    reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level is valid for all sites together if
+    their ranks depend positively, as ranks from the same fresh draws do.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
@@ -460,8 +466,8 @@ def _sites(run: RunAudit) -> Sites:
 
 
 def _null_text(read: Sequence[RunAudit]) -> str:
-    """At which sites of which seeds Γ lies above that of fresh draws, and how that was judged; empty where no rule asked."""
-    # By what was found too: without ranks the sites of a seed that is specific and of one that is not are the same, none.
+    """Return where Γ is above that of fresh draws, and the test; empty if no rule judged it."""
+    # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
     groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""
@@ -471,11 +477,11 @@ def _null_text(read: Sequence[RunAudit]) -> str:
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"It lies above that of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"It is above that of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """`at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    """Return `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
     reached = f"({_reached(runs, sites)})"
@@ -487,7 +493,11 @@ def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
-    """How several sites were judged together: with several, one above its null by itself may be chance. ranked: have ranks."""
+    """Return how several sites were tested together: one of several may exceed its null by chance.
+
+    Args:
+        ranked: The groups of runs that have ranks.
+    """
     if not ranked:
         return ""
     most = max(sites.count for sites, _ in ranked)
@@ -500,17 +510,17 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
         return f" (all {most} sites tested, each at {level})"
     draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
     few = draws is not None and most / (draws + 1) > limit
-    more = f"; {draws} draws are too few to tell one of {most} sites apart" if few else ""
+    more = f"; {draws} draws are too few to distinguish one of {most} sites" if few else ""
     return f" (Holm over the {most} sites tested in each seed, {level}{more})"
 
 
 def _draws(run: RunAudit) -> object:
-    """Of the null, as the run wrote it down."""
+    """Return the number of draws of the null that the run recorded."""
     return run.record.measurements.conventions.get("gamma_null_draws")
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
-    """`between 1 and 7 of 99 fresh draws reach it`: over the runs and the sites that fresh draws reach."""
+    """Return `between 1 and 7 of 99 fresh draws reach it`, over runs and reached sites."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
     found = [finding_with(run, *JUDGED).observed.value for run in runs]
@@ -520,7 +530,11 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """`1 of 20 fresh draws reach it`, for one p-value or for the range of several. draws: of the null."""
+    """Return `1 of 20 fresh draws reach it`, for one p-value or for the range of several.
+
+    Args:
+        draws: The number of draws of the null.
+    """
     if not isinstance(draws, int) or not ranks:
         return "fresh draws reach it"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))

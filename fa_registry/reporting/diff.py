@@ -1,4 +1,4 @@
-"""What changed between two audits, A and B: of what was asked, rule by rule, and run by run down to the single figure."""
+"""Changes between two audits, A and B: of the selection, per rule, and per run down to single metrics."""
 
 from __future__ import annotations
 
@@ -34,11 +34,9 @@ NOT_THERE = Reading(None, "this audit does not have it")
 COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
-LONGEST = 200  # characters that still say something to a reader
+LONGEST = 200  # characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
-Opinions = Mapping[
-    str, tuple[Mapping[str, Judgement], ...]
-]  # further edition → in A and in B: run id → what it says of it
+Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition → in A and in B: run id → its judgement
 Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A and in B
 
 
@@ -52,7 +50,7 @@ class DiffSide:
     title: str
     """of the audit"""
     selection: str
-    """which runs were asked for, in words"""
+    """which runs were selected, as text"""
     edition: str
     """the leading edition, as people read it"""
     runs: int
@@ -63,19 +61,19 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class Change:
-    """Anything else than a figure or a finding."""
+    """A change of anything other than a metric or a finding."""
 
     what: str
-    """which thing"""
+    """what changed"""
     before: str
-    """in A, empty where it has none; a long value as its SHA-256"""
+    """in A, empty if A has none; a long value as its SHA-256"""
     after: str
-    """in B, likewise"""
+    """in B, empty if B has none; a long value as its SHA-256"""
 
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A measured number that is not equal in A and B."""
+    """A metric that is not equal in A and B."""
 
     name: str
     """a scalar, or `quantity[site]`"""
@@ -87,14 +85,14 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """What a rule of the leading edition says of a run."""
+    """A change in the finding of a rule of the leading edition on a run."""
 
     rule: str
     """of the rule"""
     title: str
     """of the rule"""
     decided: bool
-    """whether its outcome or its state changed, or one of the two is missing; else a figure or a limit alone"""
+    """whether its outcome or its state changed, or one finding is missing; otherwise only a value or a limit changed"""
     before: Finding | None
     """in A, null for none"""
     after: Finding | None
@@ -103,16 +101,16 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class RuleChange:
-    """What changed for a rule of the leading edition."""
+    """A change of a rule of the leading edition."""
 
     rule: str
     """of the rule"""
     title: str
     """of the rule"""
     required_a: tuple[str, ...]
-    """its limits in A, in words"""
+    """its limits in A, as text"""
     required_b: tuple[str, ...]
-    """its limits in B, in words"""
+    """its limits in B, as text"""
     outcomes_a: Mapping[str, int]
     """outcome in A → how many runs, of those in both audits"""
     outcomes_b: Mapping[str, int]
@@ -148,7 +146,7 @@ class RunChange:
     run_id_b: str
     """in B"""
     matched: How
-    """by run id, or by specification where it was trained again"""
+    """by run id, or by specification if it was retrained"""
     method: str
     """of the run"""
     setting: str
@@ -164,25 +162,25 @@ class RunChange:
     figures: tuple[FigureChange, ...]
     """that are not equal"""
     changes: tuple[Change, ...]
-    """whatever else is not equal"""
+    """everything else that is not equal"""
 
 
 @dataclass(frozen=True)
 class AuditDiff:
-    """What changed from audit A to audit B."""
+    """The changes from audit A to audit B."""
 
     a: DiffSide
     """the audit before"""
     b: DiffSide
     """the audit after"""
     same: bool
-    """nothing is listed here"""
+    """whether there is no change"""
     matched: int
     """how many runs are in both"""
     trained_again: int
     """those of them that have another run id"""
     report: tuple[Change, ...]
-    """what was asked and what applies to all runs"""
+    """changes of the selection and of what applies to all runs"""
     rules: tuple[RuleChange, ...]
     """by rule"""
     runs: tuple[RunChange, ...]
@@ -196,7 +194,7 @@ class AuditDiff:
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
-    """Everything in which two audits differ, but the ids of runs that were trained again and the order of the runs."""
+    """Return every difference between two audits, except ids of retrained runs and the order of runs."""
     pairs, only_a, only_b = _matched(a.runs, b.runs)
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
     opinions = _opinions_of_both(a, b)
@@ -228,9 +226,9 @@ def _run_name(run: RunAudit) -> RunName:
 
 
 def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:
-    """(runs in both, in the order of A; those in A alone; those in B alone). Every run is matched once.
+    """Return (runs in both, in the order of A; runs only in A; runs only in B). Every run is matched once.
 
-    By run id, and where it was trained again by its specification: of several of one specification the first that is left.
+    Runs are matched by run id, and retrained ones by their specification: of several, the first that is not yet matched.
     """
     known = {run.record.run_id for run in a}
     by_id = {run.record.run_id: run for run in b}
@@ -260,12 +258,16 @@ def _how(pair: Pair) -> str:
 
 
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
-    """What changed of a run; none where nothing did. ids: run id in A → in B."""
+    """Return what changed in a run, or None.
+
+    Args:
+        ids: Run id in A → run id in B.
+    """
     a, b = pair
     findings = tuple(_finding_changes(a, b))
     figures = tuple(_figure_changes(a.record.measurements, b.record.measurements))
     changes = [*_record_changes(a.record, b.record)]
-    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # another, and not that very control trained again
+    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # another control, not the same one retrained
         changes.append(Change("frozen control", a.frozen_run_id, b.frozen_run_id))
     changes += _judgement_changes(pair, opinions)
     if not (findings or figures or changes or a.verdict != b.verdict):
@@ -295,14 +297,14 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
 
 
 def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    """rule → what the two leading editions' rules of that name say of a run."""
+    """Return rule → the findings of that rule on a run, by the leading editions of A and of B."""
     before = {finding.rule: finding for finding in a.findings}
     after = {finding.rule: finding for finding in b.findings}
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
 
 def _without_ids(finding: Finding) -> Finding:
-    """A run that was trained again has another id, and so has its control."""
+    """Return the finding without run ids, because a retrained run and its control have other ids."""
     return dataclasses.replace(finding, run_id="", reference_run_id="")
 
 
@@ -321,7 +323,7 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
 
 
 def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Every field of the record, whatever fields it has: a new one cannot be forgotten here."""
+    """Yield the changes of every field of the record, including fields that are added later."""
     yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
     yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
     for field in dataclasses.fields(RunRecord):
@@ -333,7 +335,7 @@ def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
 
 
 def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
-    """Of the editions that both audits asked beside the leading one."""
+    """Return the judgements of the further editions that both audits used."""
     judgements_a, judgements_b = (
         {
             opinion.edition.name: {judgement.run_id: judgement for judgement in opinion.judgements}
@@ -352,11 +354,11 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
         yield from _changed(f"findings by {edition}", *findings)
 
 
-# Rule by rule: its limits, and how many of the runs that both audits have it judges how.
+# Rule by rule: its limits, and the number of runs in both audits per outcome.
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
-    """One a rule whose limits changed, or that judges any run otherwise; in the order of the audits."""
+    """Yield one change per rule whose limits or outcomes changed, in the order of the audits."""
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
         for rule, findings in _paired_findings(*pair).items():
@@ -375,11 +377,11 @@ def _outcome(finding: Finding | None) -> str:
     return finding.outcome if finding else ""
 
 
-# The audits as a whole: what was asked, by which editions, with which waivers, and what was published.
+# The audits as a whole: selection, editions, waivers and published values.
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    """Every change that is not one of a run."""
+    """Yield every change that is not a change of a run."""
     yield from _changed("title", a.title, b.title)
     yield from _changed("selection", a.selection, b.selection)
     yield from _edition_changes("edition", a.edition, b.edition)
@@ -407,7 +409,7 @@ def _edition_changes(what: str, a: EditionReference, b: EditionReference) -> Ite
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """What each waiver is for → its terms; one for the same thing that was renewed is a change, not another."""
+    """Return what each waiver is for → its terms; a renewed waiver is a change, not a second waiver."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"
@@ -425,7 +427,7 @@ def _excluded(report: AuditReport) -> dict[str, str]:
 
 
 def _figures(reproduction: Reproduction | None) -> dict[str, str]:
-    """Published figures. The runs behind them are compared as runs."""
+    """Return the published values as text; their runs are compared as runs."""
     rows = reproduction.rows if reproduction else ()
     return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
 
@@ -437,22 +439,22 @@ def _row(row: FigureVerdict) -> str:
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
-# Any two values as what changed between them, in words.
+# Any two values as a change, as text.
 
 
 def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
-    """One change, or none where the values are equal."""
+    """Yield one change, or none if the values are equal."""
     if before != after:
         yield Change(what, _text_of(before), _text_of(after))
 
 
 def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """One change for every key whose value is not the same, or that only one of the two has."""
+    """Yield one change for every key whose value differs, or that only one of the two has."""
     for key in {**before, **after}:
         yield from _changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
 
 
 def _text_of(value: Any) -> str:
-    """The value in words; of a long one its SHA-256."""
+    """Return the value as text; for a long value its SHA-256."""
     text = value if isinstance(value, str) else jsonio.canonical(value)
     return text if len(text) <= LONGEST else f"SHA-256 {jsonio.digest_of(value)}"

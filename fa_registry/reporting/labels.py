@@ -1,4 +1,4 @@
-"""Names of groups and of the files their forms are written to, and the command line that trains a run again."""
+"""Names of groups, file names of their forms, and the command line that retrains a run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SETTINGS = ("precision",)
 
 
 def group_label(group: Group) -> str:
-    """RunSpec.label of its runs, under the group's own name: a column of compare names a single run."""
+    """Return the RunSpec.label of its runs, with the group's name, which may name one run."""
     return group.runs[0].record.spec.labelled(group.method)
 
 
 def options_text(group: Group) -> str:
-    """What makes its method another than the plain one, `sigma=0.3, skip=false`; empty where nothing does."""
+    """Return the options that differ from the method's defaults, `sigma=0.3, skip=false`; may be empty."""
     return pairs(group.runs[0].record.spec.distinct).replace(",", ", ")
 
 
 def short_names(labels: Sequence[str], letters: int) -> list[str]:
-    """Labels of a figure: without options where the name alone tells them apart, cut to `letters` and still distinct."""
+    """Return distinct labels for a figure, cut to `letters`, without options if the name is unique."""
     bare = [label.split(" (")[0] for label in labels]
     plain = [name if bare.count(name) == 1 else label for name, label in zip(bare, labels, strict=True)]
     cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in plain]
@@ -42,10 +42,10 @@ def short_names(labels: Sequence[str], letters: int) -> list[str]:
 
 
 def slug(group: Group) -> str:
-    """The file name of a group's form: readable, safe on every file system, and the same whatever else is audited.
+    """Return the file name of a group's form, safe on every file system and independent of the other runs.
 
-    The six digits are of the spec without its seed, so that a form that a person filled in finds its group again.
-    Adopted runs form a group whatever their files.
+    The six digits are from the spec without its seed, so that a form that a user filled in is matched to its group again.
+    Adopted runs form one group regardless of their files.
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")
@@ -53,16 +53,16 @@ def slug(group: Group) -> str:
 
 
 def file_name(text: str) -> str:
-    """Readable, and safe on every file system."""
+    """Return a readable file name that is safe on every file system."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")[:80]
 
 
 def command(spec: RunSpec) -> str:
-    """The exact line that trains this run again. Every value is quoted for a POSIX shell; defaults are left out.
+    """Return the exact command that retrains this run, quoted for a POSIX shell and without defaults.
 
-    What has no parameter of its own in MLproject (recipe fields, options of method and architecture) goes into `settings`.
-    An adopted run cannot be trained again: its line adopts the file with its SHA-256.
+    Values without a separate parameter in MLproject (recipe fields, options of method and architecture) go into `settings`.
+    An adopted run cannot be retrained: its command adopts the file with its SHA-256.
     """
     values = _parameters(spec)
     if not spec.weights:
@@ -72,9 +72,11 @@ def command(spec: RunSpec) -> str:
 
 
 def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
-    """The same run by the command line alone. again: although the store holds a finished one. One adopted is adopted again.
+    """Return the `fa-registry` command for the same run; an adopted run is adopted again.
 
-    study: which it is trained for, empty for none. Its audit takes a run that is tagged with it before any other.
+    Args:
+        study: The study it is trained for, or empty. The audit of a study prefers runs that are tagged with it.
+        again: Whether to retrain although the store has a finished run.
     """
     if spec.weights:
         return command(spec)
@@ -82,7 +84,7 @@ def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
 
 
 def control_of(spec: RunSpec) -> RunSpec:
-    """The frozen control of a run: of its setting and seed, by bp."""
+    """Return the frozen control of a run: same setting and seed, trained by bp."""
     recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
     return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
 
@@ -111,7 +113,7 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def means_in_text(columns: Iterable[Metric]) -> str:
-    """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
+    """Return a note on the means of a table: `arithmetic means over seeds, geometric means of …`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
     return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"

@@ -1,6 +1,6 @@
-"""Audits, verdicts, runs and comparisons as they stand in a notebook: HTML without a script, in the notebook's own colours.
+"""HTML of audits, verdicts, runs and comparisons for notebooks, without scripts.
 
-Colours and fonts are inherited, so that light and dark are the notebook's affair. Everything that came from a run is escaped.
+Colours and fonts are inherited, so that they follow the notebook's light or dark theme. All text from a run is escaped.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def verdict_html(verdict: Verdict) -> str:
 
 
 def run_html(record: RunRecord) -> str:
-    """Which run it is, how it ended, whether its figures stand, and the headline figures at its end."""
+    """Return the run's name, status, integrity and headline metrics at its end."""
     return _page(_of_run(record))
 
 
 def judged_html(run: RunAudit) -> str:
-    """The run, its verdict, and every finding in words."""
+    """Return the run, its verdict and every finding as text."""
     rows = [
         [
             escape(escape_control(finding.rule)),
@@ -52,7 +52,7 @@ def judged_html(run: RunAudit) -> str:
 
 
 def report_html(report: AuditReport) -> str:
-    """Title, edition, how many runs have which verdict, and the audit's table."""
+    """Return title, edition, number of runs per verdict, and the audit's table."""
     known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [
@@ -77,7 +77,7 @@ def report_html(report: AuditReport) -> str:
 
 
 def comparison_html(context: CompareContext) -> str:
-    """What is side by side: verdicts, and every quantity over seeds."""
+    """Return the compared columns: verdicts, and every metric over seeds."""
     parts = [_side_by_side(part) for part, _ in context.parts]
     return _page(Markup("<p><b>{}</b></p>").format(escape_control(context.title)), *parts)
 
@@ -116,7 +116,7 @@ def _chip(verdict: Verdict) -> Markup:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
-    """Cells that bring no <td> of their own get one."""
+    """Return a table; cells without a <td> get one."""
     head = Markup("<tr>{}</tr>").format(Markup("").join(Markup("<th>{}</th>").format(name) for name in heads))
     cells = (
         Markup("").join(cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell) for cell in row)

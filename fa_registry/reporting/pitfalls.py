@@ -1,4 +1,4 @@
-"""The checklist of pitfalls (protocol.md §5), answered from the records: nothing here is typed by hand or always the same."""
+"""The checklist of pitfalls (protocol.md §5); every answer is computed from the records."""
 
 from __future__ import annotations
 
@@ -30,24 +30,29 @@ from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct,
 
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
 WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
-NO_EVIDENCE = "the run's figures are not those of what is sealed with it, so that they show nothing"
-TRUSTED = "the figures are as logged and were not measured again: audit without --trust-logged to know"
+NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
+TRUSTED = "the metrics are as logged and were not recomputed: audit without --trust-logged to check"
 EXACT = "the credit equals the gradient at every site by construction"
-DID_NOT_LOOK = "this report is of a release that did not look"
+DID_NOT_LOOK = "this report was made by a release without this check"
 NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
-FAR = 1e6  # the L₋₁ norm misses it by more
-CLAMP = 1e-8  # default eps of the usual library cosine: it stands in for every norm below it
-HEADROOM = 100.0  # a median norm this far above the clamp: half of the samples lie below the median
+FAR = 1e6  # the L₋₁ norm differs by more than this
+CLAMP = 1e-8  # default eps of the usual library cosine: it replaces every norm below it
+HEADROOM = 100.0  # a median norm this far above the clamp: half of the samples are below the median
 UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
-LEVEL = 0.05  # of the rank p-value, as rule D4 of edition 2026-11 asks for
-HALF = 0.5  # of the mean: what carries more than this dominates, as the guard of that rule has it
+LEVEL = 0.05  # of the rank p-value, as in rule D4 of edition 2026-11
+HALF = 0.5  # of the mean: a site that carries more dominates, as in the guard of that rule
 SHOWN = 5  # methods that an answer names
 Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there is none
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the records of some runs say. outcome: one of WORST_FIRST; evidence: figures, or why nothing can be known."""
+    """The answer that the records of some runs give.
+
+    Args:
+        outcome: One of WORST_FIRST.
+        evidence: The metrics, or why there is no evidence.
+    """
 
     outcome: str
     evidence: str
@@ -56,7 +61,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """One item of the checklist with its answers, worst first. lint: the rule that finds it in code, where there is one."""
+    """One item of the checklist with its answers, worst first.
+
+    Args:
+        lint: The rule that finds the pitfall in code, if there is one.
+    """
 
     number: int
     title: str
@@ -65,13 +74,13 @@ class Pitfall:
 
     @property
     def outcome(self) -> str:
-        """The worst of all runs."""
+        """Return the worst outcome of all runs."""
         return self.answers[0].outcome
 
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """One run of a form and where it stands: its method's runs, and the whole report."""
+    """One run of a form, with the runs of its method and the whole report."""
 
     run: RunAudit
     group: Sequence[RunAudit]
@@ -83,7 +92,7 @@ class PitfallContext:
 
     @property
     def card(self) -> dict[str, object]:
-        """The method's card; empty where the report carries none."""
+        """Return the method's card; empty if the report has none."""
         return dict(self.sources.report.cards.get(f"methods/{self.spec.method}", {}))
 
     @property
@@ -97,13 +106,14 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """How it was measured, as the run wrote it down; None where it did not."""
+        """Return a measurement convention as the run recorded it; None if it did not."""
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """The logged figures that do not come out when they are measured again, in words; empty where none is among them.
+        """Return a text with the logged metrics that could not be reproduced; empty if there are none.
 
-        families: how the names of the quantities asked for begin (`gamma`: gamma_null_p too); all where none is given.
+        Args:
+            families: Prefixes of metric names (`gamma` includes gamma_null_p); all metrics if none is given.
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
@@ -115,14 +125,14 @@ Question = Callable[[PitfallContext], Answered]
 
 
 def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(site, one value a row) for every site where all rows have one."""
+    """Yield (site, one value per row) for every site where all rows have a value."""
     for site, readings in enumerate(zip(*rows, strict=False)):
         if all(reading.value is not None for reading in readings):
             yield site, tuple(reading.value for reading in readings)
 
 
 def absence(name: str, row: Iterable[Reading]) -> str:
-    """Why a quantity has no value at any site."""
+    """Return why a metric has no value at any site."""
     reasons = dict.fromkeys(reading.reason for reading in row if reading.reason)
     return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
 
@@ -130,26 +140,31 @@ def absence(name: str, row: Iterable[Reading]) -> str:
 def norm_of_samples(asked: PitfallContext) -> Answered:
     """1: ‖·‖₂ of each sample, and not `tensor.norm(-1)`, the L₋₁ norm of the whole tensor."""
     if mismatch := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
-        return VIOLATED, f"measured again with one L₂ norm a sample, other figures come out: {mismatch}"
+        return VIOLATED, f"recomputed with one L₂ norm per sample, the metrics differ: {mismatch}"
     if asked.verified:
-        return AVOIDED, "measured again from the checkpoint with one L₂ norm a sample: the figures agree"
+        return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(asked))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; nor is there a step along the gradient to check the norms by"
+        return UNKNOWN, f"{TRUSTED}; there is no step along the gradient either to check the norms by"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
-    seen = f"a step along the gradient changes the loss by {num(ratio, 2)} times what ‖h‖·‖g‖ foretell at site {site}"
+    seen = (
+        f"a step along the gradient changes the loss by {num(ratio, 2)} times the value ‖h‖·‖g‖ predicts at site {site}"
+    )
     if len(by_fit) > 1:
         seen += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
     if _off(ratio) <= NEAR:
-        return AVOIDED, f"{seen}: so it does with one L₂ norm a sample"
+        return AVOIDED, f"{seen}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
-        return VIOLATED, f"{seen}: these are no L₂ norms of samples"
-    return UNKNOWN, f"{seen}, which decides nothing; {TRUSTED}"
+        return VIOLATED, f"{seen}: these are not L₂ norms of samples"
+    return UNKNOWN, f"{seen}, which is inconclusive; {TRUSTED}"
 
 
 def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
-    """(site, change of the loss by the step η‖h_l‖ along −g_l, as a multiple of η‖h_l‖‖g_l‖): near 1 to first order."""
+    """Yield (site, change of the loss by the step η‖h_l‖ along −g_l, divided by η‖h_l‖‖g_l‖).
+
+    The ratio is near 1 to first order.
+    """
     step = asked.convention("nudge_step")
     if isinstance(step, (int, float)) and step > 0:
         for site, (change, hidden, gradient) in known_sites(*map(asked.row, ("nudge_bp", "h_norm", "g_norm"))):
@@ -158,16 +173,16 @@ def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """How far a ratio lies from 1, either way."""
+    """Return how far a ratio is from 1, as a factor of at least 1."""
     return max(ratio, 1 / ratio)
 
 
 def unclamped_cosine(asked: PitfallContext) -> Answered:
     """2: no clamp at eps = 1e-8 in the cosine."""
     if mismatch := asked.mismatch("gamma"):
-        return VIOLATED, f"measured again in float64 without a clamp, another Γ comes out: {mismatch}"
+        return VIOLATED, f"recomputed in float64 without a clamp, Γ differs: {mismatch}"
     if asked.verified:
-        return AVOIDED, "measured again in float64 without a clamp: the figures agree"
+        return AVOIDED, "recomputed in float64 without a clamp: the metrics agree"
     credit = [(site, ratio * norm) for site, (ratio, norm) in known_sites(asked.row("norm_ratio"), asked.row("g_norm"))]
     gradient = [(site, norm) for site, (norm,) in known_sites(asked.row("g_norm"))]
     if not gradient or not credit:
@@ -176,7 +191,7 @@ def unclamped_cosine(asked: PitfallContext) -> Answered:
     seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
     if least >= CLAMP * HEADROOM:
         return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
-    return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would tell; {TRUSTED}"
+    return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
 
 
 def no_underflow(asked: PitfallContext) -> Answered:
@@ -193,11 +208,11 @@ def no_underflow(asked: PitfallContext) -> Answered:
     smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
     if smallest is not None and smallest < UNDERFLOW:
         return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
-    return UNKNOWN, f"trained in {precision}: which of its gradients underflowed is not recorded"
+    return UNKNOWN, f"trained in {precision}: it is not recorded which of its gradients underflowed"
 
 
 def own_feedback(asked: PitfallContext) -> Answered:
-    """4: Γ is of the training feedback, which fresh draws do not give."""
+    """4: Γ is specific to the training feedback and not reached by fresh draws."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(asked.row("gamma_null_p")))
@@ -207,12 +222,12 @@ def own_feedback(asked: PitfallContext) -> Answered:
     draws = asked.convention("gamma_null_draws")
     seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
     if worst <= LEVEL:
-        return AVOIDED, f"{seen}: Γ is of this feedback"
-    return VIOLATED, f"{seen}: {count_draws_reaching([worst], draws)}; not told apart at {compact(LEVEL)}"
+        return AVOIDED, f"{seen}: Γ is specific to this feedback"
+    return VIOLATED, f"{seen}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
 
 
 def every_aggregation(asked: PitfallContext) -> Answered:
-    """5: Γ is not one number by one aggregation."""
+    """5: Γ is reported by every aggregation, not by one alone."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
@@ -220,7 +235,10 @@ def every_aggregation(asked: PitfallContext) -> Answered:
     if not known:
         return UNKNOWN, asked.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
     if len(known) < len(values):
-        return VIOLATED, f"{len(known)} of {len(values)} aggregations are recorded: what the choice does cannot be seen"
+        return (
+            VIOLATED,
+            f"{len(known)} of {len(values)} aggregations are recorded: the effect of the choice is not known",
+        )
     low, high = min(known), max(known)
     return (
         AVOIDED,
@@ -229,7 +247,7 @@ def every_aggregation(asked: PitfallContext) -> Answered:
 
 
 def no_single_site(asked: PitfallContext) -> Answered:
-    """6: no one site carries the headline Γ, the mean over sites 1..L; with site 0 it is another mean, and told beside it."""
+    """6: no single site carries the headline Γ, the mean over sites 1..L; the mean with site 0 is added."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
@@ -251,7 +269,7 @@ def no_single_site(asked: PitfallContext) -> Answered:
 
 
 def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """(the site without which the mean changes most, by how much of itself it does)."""
+    """Return (the site without which the mean changes most, that change as a share of the mean)."""
     mean = sum(value for _, value in counted) / len(counted)
     changes = [(abs((mean * len(counted) - value) / (len(counted) - 1) - mean), site) for site, value in counted]
     change, site = max(changes)
@@ -267,7 +285,7 @@ def _exact_at(asked: PitfallContext, site: int) -> bool:
 
 
 def saved_feedback(asked: PitfallContext) -> Answered:
-    """7: where feedback was not saved, Γ is N/A and not 1.0, nor is it a cosine of the credit with itself."""
+    """7: if the feedback was not saved, Γ is N/A, and not 1.0 or a cosine of the credit with itself."""
     if objection := objection_in(asked.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if asked.run.record.feedback.get("sha256"):
@@ -275,7 +293,7 @@ def saved_feedback(asked: PitfallContext) -> Answered:
     if not asked.card:
         return (
             UNKNOWN,
-            f"the report carries no card of {asked.spec.method}: whether it has feedback to save is not known",
+            f"the report has no card of {asked.spec.method}: it is not known whether it has feedback to save",
         )
     if str(asked.card.get("feedback", "")).startswith("none"):
         return NOT_APPLICABLE, "by its card the method has no feedback state"
@@ -286,23 +304,23 @@ def saved_feedback(asked: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(asked: PitfallContext) -> Answered:
-    """8: the gradient of each sample's own loss is told from that of the batch's mean."""
+    """8: the gradient of each sample's loss is distinguished from that of the batch's mean loss."""
     samples = asked.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
     reduction = asked.convention("gradient_reduction")
     if not pairs:
         return (
             UNKNOWN,
-            "one of ‖g_l‖ per sample and of the mean loss was not measured: which of them it is cannot be told",
+            "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which one is reported",
         )
     if not isinstance(samples, int) or reduction is None:
-        return UNKNOWN, "the run did not write down how its gradients were reduced"
+        return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong = [site for site, (own, mean) in pairs if abs(own - samples * mean) > 1e-4 * abs(own)]
     if reduction == "sum" and not wrong:
         return AVOIDED, f"both are recorded and differ by the factor {samples} of the mean over {samples} at every site"
     if wrong:
         return VIOLATED, f"at site {wrong[0]} the two do not differ by the factor {samples} of the mean over {samples}"
-    return VIOLATED, f"gradients were reduced by {reduction}: what is called per sample depends on the batch"
+    return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
 def accuracy_of_test_set(asked: PitfallContext) -> Answered:
@@ -312,21 +330,21 @@ def accuracy_of_test_set(asked: PitfallContext) -> Answered:
     if accuracy.value is None:
         return UNKNOWN, f"accuracy: {accuracy.reason}"
     if not all(isinstance(count, int) and count > 0 for count in counts):
-        return UNKNOWN, "the run did not write down the sizes of its test set and eval batch"
+        return UNKNOWN, "the run did not record the sizes of its test set and eval batch"
     test, batch = counts
     correct, by_batch = (accuracy.value * count for count in (test, batch))
     if not whole(correct):
-        return VIOLATED, f"{num(accuracy.value, 6)} is no whole number of {num(test)} test samples"
+        return VIOLATED, f"{num(accuracy.value, 6)} is not a whole number of {num(test)} test samples"
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
     if not whole(by_batch):
         return (
             AVOIDED,
-            f"{num(round(correct))} of {num(test)} test samples; of the eval batch of {batch} it is no whole number",
+            f"{num(round(correct))} of {num(test)} test samples; it is not a whole number of the eval batch of {batch}",
         )
     if asked.verified:
-        return AVOIDED, f"measured again on all {num(test)} test samples: {num(round(correct))} are right"
-    return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number of {num(test)} and of {batch} samples alike; {TRUSTED}"
+        return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
+    return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number both of {num(test)} and of {batch} samples; {TRUSTED}"
 
 
 def own_control(asked: PitfallContext) -> Answered:
@@ -369,19 +387,19 @@ def same_seeds(asked: PitfallContext) -> Answered:
 
 
 def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
-    """Whether the audited runs are all there are: seeds chosen by hand while others were trained are the pitfall itself."""
+    """Return whether all trained runs were audited: selecting seeds among trained ones is the pitfall."""
     report = asked.sources.report
     choice = report.choice
     if choice is None:
         selected = f"seeds {seeds}; runs were selected by {report.selection}"
-        return UNKNOWN, f"{selected}, and whether others were left out is not known: {DID_NOT_LOOK}"
-    by_hand = f"--seeds {choice.asked['seeds']} was asked for" if "seeds" in choice.asked else ""
+        return UNKNOWN, f"{selected}, and it is not known whether others were left out: {DID_NOT_LOOK}"
+    by_hand = f"--seeds {choice.asked['seeds']} was given" if "seeds" in choice.asked else ""
     passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
     hidden, tried = _tried_neighbour(asked, choice.beside or ())
     passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
         how = f"{by_hand}, and the" if by_hand else "the"
-        return VIOLATED, f"seeds {seeds}: {how} store holds what is not in this report: {'; '.join(passed_over)}"
+        return VIOLATED, f"seeds {seeds}: {how} store has runs that are not in this report: {'; '.join(passed_over)}"
     left = "; ".join((*mentioned, *_left_out(report, choice)))
     if by_hand and choice.others:
         return VIOLATED, f"seeds {seeds}: {by_hand}, while {left}"
@@ -390,27 +408,28 @@ def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
         return UNKNOWN, f"seeds {seeds} for every method of the setting, but {gaps}"
     return (
         AVOIDED,
-        f"seeds {seeds} for every method of the setting, as {report.selection} has them; none is left out: "
-        "the store was asked for all their runs, deleted ones too",
+        f"seeds {seeds} for every method of the setting, as in {report.selection}; none is left out: "
+        "the store was searched for all their runs, including deleted ones",
     )
 
 
 def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
-    if choice.superseded and choice.unaudited is None:  # else they are told one by one
+    if choice.superseded and choice.unaudited is None:  # else they are listed one by one
         yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
     if choice.unaudited is None:
-        yield f"what else the store holds is not known: {DID_NOT_LOOK}"
+        yield f"it is not known which other runs the store has: {DID_NOT_LOOK}"
 
 
 def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """What was passed over, and what is merely to be told, of the method's other runs and of its frozen controls'.
+    """Return the passed-over and the mentioned other runs of the method and of its frozen controls.
 
-    Passed over is a finished run of another seed, and one of the same seed that is newer than the one in the report. An older
-    one is told, as each new trial of a seed is another draw; so is a run that is at work or broke off, which may yet come.
+    A finished run is passed over if it has another seed, or if it is newer than the run of its seed in the report. An older one
+    is mentioned, because each new trial of a seed is another draw. A run that is still training or broke off is mentioned too,
+    because it may still finish.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
@@ -430,9 +449,9 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
 
 
 def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return what was passed over, and what is merely mentioned, of settings that differ by at most 1 % in some numbers.
+    """Return the passed-over and the mentioned runs of settings that differ by at most 1 %.
 
-    Passed over is a finished run that this report does not judge, of a seed that the method has no judged run of here.
+    A finished run is passed over if this report does not judge it, and has no judged run of the method with its seed.
     """
     report = asked.sources.report
     mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
@@ -441,37 +460,37 @@ def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple
     for other in others:
         if differing := differing_numbers(asked.spec, other.spec):
             counts = other.finished and other.run_id not in judged and other.spec.seed not in mine
-            line = f"tried beside with {describe_difference(differing)}: {_other(other, False)}"
+            line = f"also tried with {describe_difference(differing)}: {_other(other, False)}"
             (hidden if counts else tried).append(line)
-    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more tried beside"] if len(tried) > SHOWN else [])]
+    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more also tried"] if len(tried) > SHOWN else [])]
 
 
 def _other(other: OtherRun, again: bool) -> str:
-    """`seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
+    """Return `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
     trial = f"{'a newer' if other.newer else 'an older'} run of " if again else ""
     gone = ", deleted in MLflow" if other.deleted else ""
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
 
 
 def eval_mode(asked: PitfallContext) -> Answered:
-    """12: BatchNorm and dropout were in eval mode while it was measured."""
+    """12: BatchNorm and dropout were in eval mode during the measurements."""
     if mismatch := asked.mismatch():
-        return VIOLATED, f"measured again in eval mode, other figures come out: {mismatch}"
+        return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if asked.verified:
-        return AVOIDED, "measured again in eval mode: the figures agree"
+        return AVOIDED, "recomputed in eval mode: the metrics agree"
     return UNKNOWN, TRUSTED
 
 
-# title, lint rule, and what answers it for one run; in the order of protocol.md, numbered from 1
+# title, lint rule, and the function that answers for one run; in the order of protocol.md, numbered from 1
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("norm(-1), the L₋₁ norm of the whole tensor, for a norm of samples", "FA001", norm_of_samples),
     ("a cosine clamped at 1e-8, which shrinks where a norm is smaller", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
-    ("a Γ that fresh draws of the feedback give as well", "", own_feedback),
-    ("Γ by one aggregation alone, where the choice moves it", "", every_aggregation),
+    ("Γ no larger than with fresh draws of the feedback", "", own_feedback),
+    ("Γ by one aggregation alone, although the choice changes it", "", every_aggregation),
     ("a mean Γ that one layer carries", "", no_single_site),
     (
-        "a Γ of 1.0, or any, where the feedback was not saved or the reference is not the gradient",
+        "a Γ, such as 1.0, although the feedback was not saved or the reference is not the gradient",
         "FA007",
         saved_feedback,
     ),
@@ -484,7 +503,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
 
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
-    """Every item of the checklist for the runs of one method in one setting."""
+    """Return every item of the checklist for the runs of one method in one setting."""
     asked = [PitfallContext(run, group.runs, sources) for run in group.runs]
     return tuple(
         Pitfall(number, title, lint, _answers(asked, question))
@@ -493,7 +512,7 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
 
 
 def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
-    """Runs that are answered in the same words stand together; the worst first."""
+    """Return the answers, worst first; runs with the same answer are grouped."""
     run_ids: dict[Answered, list[str]] = {}
     for about in asked:
         run_ids.setdefault(_answered(about, question), []).append(about.run.record.run_id)
@@ -502,6 +521,6 @@ def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answe
 
 
 def _answered(asked: PitfallContext, question: Question) -> Answered:
-    """A run whose figures are not those of what is sealed is no evidence that anything was avoided."""
+    """Answer for one run; metrics that do not match the run's recorded files are no evidence of avoidance."""
     answered = question(asked)
     return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

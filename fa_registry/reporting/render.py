@@ -1,4 +1,4 @@
-"""Writing an audit's pages. The same report gives the same bytes: no clock, no random id, nothing from outside."""
+"""Rendering of an audit's pages: the same report gives the same bytes, without clock or random ids."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from fa_registry.reporting.text.environment import (
 from fa_registry.reporting.view_models import FigureFile, Link
 from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
-TABLE = "audit_table.tex"  # for a paper to take in
+TABLE = "audit_table.tex"  # for inclusion in a paper
 FORMS = "forms"  # the folder of the forms
 COMPARISON = "compare.html"
-# In an index: the place of the comparison's link, as index.html.j2 has it, and the link.
+# The placeholder of the comparison's link in index.html.j2, and the link that replaces it.
 UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
-NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
-LARGEST_TEMPLATE = 2**20  # bytes; the largest shipped one has 20 kB
-OWN_TEMPLATES = ", user templates"  # ends what `renderer` returns
+NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for all its readers: always the built-in ones
+LARGEST_TEMPLATE = 2**20  # bytes; the largest built-in one has 20 kB
+OWN_TEMPLATES = ", user templates"  # suffix of the text that `renderer` returns
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
-DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose release decides bytes of a page
+DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose version affects the bytes of a page
 PREFIX = ".rendering-"  # of the folder that pages are written in
-# What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
+# The context of each template: its variables are exactly the fields; every field has its help and unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
@@ -74,12 +74,20 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, report_files() and figures/.
+    """Write the pages, files and figures of an audit; keep the filled-in blanks of existing forms.
 
-    out: the folder. templates: one whose files stand in for the shipped templates of the same name; they run in a sandbox.
-    What people wrote into the blanks of forms that are already there is kept. Returns the paths written, in that order.
-    Raises UsageError for a template that fails, a form whose blanks cannot be kept, or values of which there is no page; then
-    no page has been written.
+    These are index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, report_files() and figures/.
+
+    Args:
+        out: The folder to write into.
+        templates: A folder whose files replace the built-in templates of the same name; they run in a sandbox.
+
+    Returns:
+        The paths written, in that order.
+
+    Raises:
+        UsageError: If a template fails, the blanks of a form cannot be kept, or the values cannot be rendered; then no page was
+            written.
     """
     with rendered(report, out, templates) as (_, names):
         return [out / name for name in names]
@@ -87,9 +95,9 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 
 @contextmanager
 def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
-    """Render as `render_report` into a private folder; its files move into `out` when the block ends, however it ends.
+    """Render as `render_report` into a private folder, and finally move its files into `out`.
 
-    Another audit that writes into the same `out` meanwhile changes nothing in the private folder.
+    The files are moved also after an exception. Another audit that writes into the same `out` does not affect the private folder.
 
     Yields:
         The private folder, and the names of the files in it.
@@ -101,31 +109,31 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
         try:
             yield folder, names
         finally:
-            for name in names:  # whole pages: no reader meets a half of one
+            for name in names:  # whole pages: no reader sees a partial one
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(folder / name, out / name)
 
 
 @contextmanager
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
-    """Inside, what cannot be calculated is an InvalidFields: whoever wrote the values may have written p = 7, or 1e308 of each.
+    """Raise InvalidFields in the block for values that cannot be calculated with, such as p = 7.
 
-    Nothing that was measured does that; nor does the reader of a report ask it of every value (tests/torture/malformed.py).
+    Measured values never cause this. Reading a report does not check every value for it (tests/torture/malformed.py).
     """
     try:
         yield
     except UNCALCULABLE as error:
-        why = f"its values allow no page, which no measured ones do: {type(error).__name__}: {error}"
+        why = f"its values cannot be rendered, so they were not measured: {type(error).__name__}: {error}"
         raise InvalidFields(
-            f"audit of {report.selection}", [f"{why}. Nothing was written; measure its runs again"]
+            f"audit of {report.selection}", [f"{why}. Nothing was written; audit its runs again"]
         ) from error
 
 
 def renderer(templates: Path | None = None) -> str:
-    """Return what decides the bytes of pages beside the report: this package's source, the libraries and the processor.
+    """Return the source, libraries and processor that the bytes of pages depend on, as text.
 
     Args:
-        templates: as for `render_report`; with a folder, nobody else can render the same pages.
+        templates: As for `render_report`; with a folder, only users who have it can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
@@ -137,7 +145,7 @@ def renderer(templates: Path | None = None) -> str:
 
 
 def output_conflicts(out: Path) -> list[str]:
-    """Why pages could not be written into `out`: a file where a folder of theirs goes, or a folder where a page goes."""
+    """Return why pages cannot be written: a file in place of a folder, or the reverse."""
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
     reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
@@ -145,7 +153,7 @@ def output_conflicts(out: Path) -> list[str]:
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write everything into `folder`; the names in their order. out: where earlier forms are."""
+    """Write everything into `folder`, with the blanks of the forms in `out`; return the file names."""
     shown = without_mismatches(report)
     sources = Sources.of(shown)
     names = ["index.html"]
@@ -154,7 +162,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
-        write(form)  # templates, and what all forms ask, are made by the first one: before the process is copied
+        write(form)  # the first form fills the caches of templates and common values, before the process forks
     parallel.parallel_for(write, forms[1:])
     names += [name for _, link in forms for name in _files_of(link)]
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
@@ -166,7 +174,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
 
 
 def _files_of(link: Link) -> dict[str, str]:
-    """A form's files → their templates."""
+    """Return a form's files → their templates."""
     latex = f"{link.markdown.removesuffix('.md')}.tex"
     return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
 
@@ -181,7 +189,10 @@ def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRender
 
 
 def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
-    """The audit's page, written twice: without figures, to know how much room it has for them, and with them; and its figures."""
+    """Return the audit's page and its figures.
+
+    The page is first rendered without figures, to know how much space is left for them.
+    """
     bare = index_context(sources)
     figures = embed_figures(pages.render("index.html.j2", variables(bare)), sources)
     context = replace(bare, figures=figures)
@@ -190,7 +201,7 @@ def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[Figu
 
 
 def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    """Each as every one of VECTORS; the names of the files."""
+    """Write each figure in every format of VECTORS; yield the file names."""
     for figure, drawn in figures.items():
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
@@ -205,9 +216,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`, and its link into an index there that is of the same runs; out of one that is of others.
+    """Write compare.html into `out` and update its link in the index there.
 
-    templates: see render.render_report. UsageError for a template that fails.
+    The link is added to an index of the same runs, and removed from an index of other runs.
+
+    Args:
+        templates: As for `render_report`.
+
+    Raises:
+        UsageError: If a template fails.
     """
     check_templates(templates)
     text = TemplateRenderer(templates).render(f"{COMPARISON}.j2", variables(context))
@@ -219,7 +236,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
-    """Files are read as bytes: an index may be somebody's own, in whatever encoding."""
+    """Update the comparison's link; files are read as bytes, as a user's index may have any encoding."""
     index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
@@ -234,18 +251,18 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
         os.replace(folder / index.name, index)
 
 
-# Looking at a user's templates before anything is measured or written: every problem that shows without rendering.
+# Checks of a user's templates before anything is measured or written: every problem found without rendering.
 
 
 def check_templates(folder: Path | None) -> None:
-    """Raise InvalidFields that names every problem of the templates in `folder`; None: there are none to check."""
+    """Raise InvalidFields with every problem of the templates in `folder`; None skips the check."""
     problems = template_problems(folder) if folder else []
     if problems:
         raise InvalidFields(f"templates in {folder}", problems)
 
 
 def template_problems(folder: Path) -> list[str]:
-    """Wrong syntax, unknown names and filters, files that change no page, links that lead out of the folder."""
+    """Return syntax errors, unknown names and filters, unused files, and links out of the folder."""
     if not folder.is_dir():
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
@@ -261,7 +278,7 @@ def template_problems(folder: Path) -> list[str]:
 
 
 def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
-    """These templates, what they take in, and what that takes in."""
+    """Return these templates and all that they include, directly or indirectly."""
     reached, left = set(), list(names)
     while left:
         name = left.pop()
@@ -272,46 +289,54 @@ def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, some: bool) -> Iterator[str]:
-    """Files that are named as if they were templates. some: there are templates beside them; else that there is none."""
+    """Yield files that have a name similar to a template's, and whether there is no template at all.
+
+    Args:
+        some: Whether the folder has templates.
+    """
     others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     known = overridable()
     meant = {name: near for name in others if (near := _suggestion(name, known))}
     for name, near in meant.items():
         yield (
-            f"{name}: its name does not end on {SUFFIX}, so that no page is made from it (did you mean {near!r}?); "
+            f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {near!r}?); "
             f"known: {', '.join(known)}"
         )
     if not (some or meant):
         yield (
-            f"templates: no file in it ends on {SUFFIX}, so that no page would change; "
+            f"templates: no file in it ends in {SUFFIX}, so no page would change; "
             f"found {join_names(others) or 'nothing'}; known: {', '.join(known)}"
         )
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    """The template that a file of another ending was meant to be: `form.html`, `form.html.jinja2`, `FORM.HTML.J2`."""
+    """Return the template meant by a similar file name: `form.html`, `form.html.jinja2`, `FORM.HTML.J2`."""
     plain = name.lower()
     written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
     return next((template for template in known if template in written), "")
 
 
 def overridable() -> list[str]:
-    """The names of the shipped templates that a user's file may stand in for."""
+    """Return the names of the built-in templates that a user's file may replace."""
     return sorted(path.name for path in bundled_files.templates().glob(f"*{SUFFIX}") if path.name not in NOT_OURS)
 
 
 def _unused_template(name: str) -> str:
     if name in NOT_OURS:
         return "is written to the store, not to the report: it cannot be replaced"
-    return f"no page is made from it and no template takes it in; {unknown_name_text('template', name, overridable())}"
+    return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 
 def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterator[str]:
-    """What is wrong with one file. taken_in: the names of the templates that it takes in are added."""
+    """Yield the problems of one file.
+
+    Args:
+        taken_in: Template name → names of the templates that it includes; the entry of this file is added.
+    """
     name = path.relative_to(folder).as_posix()
     made = environment(name, folder)
     try:
-        with bounded_memory():  # Jinja2 works out some of what is constant while it compiles
+        with bounded_memory():  # Jinja2 evaluates some constants while it compiles
             source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
             tree = made.parse(source, name)
             unknown = _unknown_filters(made, tree, name)
@@ -325,7 +350,7 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
         return
     yield from unknown
     if unknown:
-        return  # Jinja2 looks at names only where it knows every filter
+        return  # Jinja2 can check names only if it knows every filter
     taken_in[name] = {other for other in meta.find_referenced_templates(tree) if other}
     if name in TEMPLATES:
         known = {field.name for field in fields(TEMPLATES[name])}
@@ -346,12 +371,15 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
     return f"template {name}, line {min(lines)}" if lines else f"template {name}"
 
 
-# Pages are written in a hidden folder before they are moved to their place.
+# Pages are written in a hidden folder before they are moved to their final path.
 
 
 @contextmanager
 def unfinished(out: Path) -> Iterator[Path]:
-    """A new folder inside of `out`, so that a page is moved and not copied; gone afterwards, with those of the killed."""
+    """Yield a new folder inside `out`, so that pages are moved, not copied.
+
+    It is removed at the end; folders of killed processes are removed at the start.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for left in process_ownership.abandoned(out, ".*"):
         process_ownership.remove_quietly(left)

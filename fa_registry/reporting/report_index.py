@@ -1,4 +1,4 @@
-"""What the pages of one report look things up in, made once: looking through all runs for every form would be quadratic."""
+"""Indexes of one report, built once for all pages: searching all runs for every form is quadratic."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OUTCOME_TEXT = {
     "skipped": "was skipped",
     "waived": "is waived",
 }
-MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
+MOST_CHANGES = 60  # of an edition, on the page; a user-supplied file may differ in every text of every rule
 MOST_STATEMENT = 6  # different findings of one subject on a page
 MOST_RUNS = 8
 NOWHERE = "—"
@@ -65,10 +65,15 @@ def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
 
 @dataclass(frozen=True)
 class Sources:
-    """A report, its groups in order, the form of each (controls have none), and what every edition says, who is missing.
+    """A report with its groups, forms, judgements and excluded runs.
 
-    editions: the leading one first; judgements: of each, by run id. exclusions: by what the seeds of a group share, and by
-    (method label, setting) where no more is known. known: the report's quantities.
+    Args:
+        groups: In the order of the pages.
+        links: The form of each group; None for controls.
+        editions: The leading edition first.
+        judgements: Of each edition, by run id.
+        exclusions: By the key that the seeds of a group share, or by (method label, setting) if no more is known.
+        known: The report's metrics.
     """
 
     report: AuditReport
@@ -82,7 +87,7 @@ class Sources:
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
-        """All that the pages of this report look up, gathered in one way through its runs."""
+        """Return all indexes for the pages of this report, built in one pass through its runs."""
         ordered = groups(report)
         exclusions: dict[str | tuple[str, str], list[Exclusion]] = {}
         for exclusion in report.excluded:
@@ -103,12 +108,12 @@ class Sources:
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
-        """The seeds of each group that were judged, by what the runs of one share (RunSpec.seeds)."""
+        """Return the judged seeds of each group, by the key that its runs share (RunSpec.seeds)."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
 
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Setting's identity → method's label → the seeds that were judged; controls apart."""
+        """Return setting's identity → method's label → judged seeds, without controls."""
         found: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
@@ -118,12 +123,12 @@ class Sources:
 
     @cached_property
     def columns(self) -> Columns:
-        """Those of the audit table that any run has a number for."""
+        """Return the columns of the audit table for which any run has a number."""
         return audit_columns(self.report.runs, known=self.known)
 
     @cached_property
     def control_seeds(self) -> Mapping[str, frozenset[int]]:
-        """The seeds of the frozen controls that were judged, by their setting's identity."""
+        """Return the judged seeds of the frozen controls, by their setting's identity."""
         return _seeds((spec.setting.identity, spec.seed) for spec in self._specs if spec.control == "frozen")
 
     @property
@@ -132,19 +137,19 @@ class Sources:
 
     @property
     def forms(self) -> Iterator[tuple[Group, Link]]:
-        """Every group that has a form, with its link."""
+        """Return every group that has a form, with its link."""
         return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
 
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
-        """What was selected of this method in this setting and not judged.
+        """Return the selected runs of this method in this setting that were not judged.
 
-        A run whose specification cannot be read stands in the forms of all variants of its method: none may hide it.
+        A run whose specification cannot be read is shown in the forms of all variants of its method, so that none hides it.
         """
         keys = seeds_key(group.runs[0].record.spec), (group.method, group.setting)
         return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
-        """One method in one setting by every edition; it differs where two editions' outcomes do."""
+        """Return one method in one setting by every edition, with the differences if their outcomes differ."""
         ids = [run.record.run_id for run in group.runs]
         judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
         verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
@@ -155,7 +160,7 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, why)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Every further edition with the group's runs as it judges them; without those it does not judge."""
+        """Return every further edition with those of the group's runs that it judges."""
         return [
             (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
@@ -174,11 +179,11 @@ def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> Run
     return replace(run, findings=judgement.findings, verdict=judgement.verdict)
 
 
-# What the editions say of the same runs, side by side, and where they differ the findings that make the difference.
+# The judgements of the editions on the same runs, side by side, with the findings that cause a difference.
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
-    """Every edition that is not a shipped one as it is, with what it changes: rule, field, shipped value, this value."""
+    """Yield every edition that is not an unchanged built-in one, with its changes."""
     for edition in editions:
         if provenance_of(edition) != SHIPPED or edition.overrides:
             known = () if provenance_of(edition) == FOREIGN else edition.differences
@@ -187,20 +192,20 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
 
 
 def _why_changed(edition: EditionReference) -> str:
-    """What a reader must know before the table; nothing of it is read from the reference where a digest can tell."""
+    """Return the note above the table of changes, which relies on the digest where possible."""
     if provenance_of(edition) == SHIPPED:
         return "thresholds were overridden when it was asked for"
     if provenance_of(edition) == FOREIGN:
-        return f"its digest {edition.digest[:DIGEST]} is none of this installation's, so what it asks for is not known here"
+        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known here"
     if edition.shipped is None:
-        return "a release judged by it that did not record what it is based on"
+        return "the report is from a release that did not record which edition it is based on"
     if not edition.based_on:
-        return "its rules are its own, and it shares none with a shipped edition"
-    return f"it is a user's own file, and differs from {edition.based_on} in {len(edition.differences)} points"
+        return "it shares no rule with a built-in edition"
+    return f"it is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
 
 
 def _value(value: Scalar | None) -> str:
-    """A threshold to its last digit."""
+    """Return a threshold with all its digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -209,7 +214,7 @@ def _value(value: Scalar | None) -> str:
 
 
 def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
-    """One for every subject (scale, reference, depth, …) that two editions do not judge alike; else that they say the same."""
+    """Return one row per subject (scale, depth, …) that editions judge differently, or one that says none."""
     made = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
         about = [
@@ -222,13 +227,13 @@ def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
 
 
 def _decides(findings: Iterable[Finding]) -> str:
-    """The most severe outcome that the verdict looks at."""
+    """Return the most severe outcome of the gating findings."""
     outcomes = [finding.outcome for finding in findings if finding.gating]
     return min(outcomes, key=SEVERITY.index, default="pass")
 
 
 def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
-    """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
+    """Return one edition's judgement on the subject: its most severe finding, and the number of seeds."""
     if not findings:
         return f"{describe_edition(edition)} does not judge it."
     worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
@@ -244,7 +249,7 @@ def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known
 
 
 def _observed(findings: Sequence[Finding], known: Known) -> str:
-    """The figure, or the least and the largest where the seeds have several."""
+    """Return the value, or the smallest and the largest if the seeds differ."""
     readings = [finding.observed for finding in findings if finding.observed.value is not None]
     if not readings:
         missing = findings[0].observed
@@ -254,14 +259,14 @@ def _observed(findings: Sequence[Finding], known: Known) -> str:
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
 
 
-# Runs that were not judged, and what an audit held against what is sealed with the runs.
+# Runs that were not judged, and the comparisons with the files recorded with the runs.
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:
-    """The report as this release would have it: a run whose integrity is a mismatch is excluded, whatever verdict it was given.
+    """Return the report without runs whose integrity is a mismatch, which older releases judged.
 
-    Reports of older releases judged such runs. Excluded with one are the runs it helped to judge, as their frozen control or as
-    another of their seeds, until they are audited again. A report without a mismatch is returned as it is.
+    The runs that were judged with its help are excluded too, until they are audited again: those that it is the frozen control of,
+    and the other seeds of its group. A report without a mismatch is returned unchanged.
     """
     broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
     if not broken:
@@ -288,7 +293,7 @@ def without_mismatches(report: AuditReport) -> AuditReport:
 def _excluded(record: RunRecord) -> Exclusion:
     named = record.spec.method_label, record.setting
     if is_intact(record):
-        reason = "it was judged beside a run whose integrity is a mismatch: audit it again"
+        reason = "it was judged together with a run whose integrity is a mismatch: audit it again"
         return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
     reason = f"integrity failure: {'; '.join(record.integrity.details)}"
     return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
@@ -299,7 +304,11 @@ WORST_FIRST = ("differs", "not possible", "agrees")
 
 @dataclass(frozen=True)
 class EvidenceGroup:
-    """What was found alike of several runs. outcome: one of records.CHECK_OUTCOMES."""
+    """The runs with the same result of a check.
+
+    Args:
+        outcome: One of records.CHECK_OUTCOMES.
+    """
 
     outcome: str
     detail: str
@@ -308,7 +317,7 @@ class EvidenceGroup:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """One thing that was looked at: in how many runs it agrees, differs, or could not be looked at, and what was found."""
+    """One subject of checks: how many runs agree, differ or could not be checked, and the details."""
 
     subject: str
     agree: int
@@ -318,12 +327,12 @@ class EvidenceRow:
 
     @property
     def outcome(self) -> str:
-        """The worst of all runs."""
+        """Return the worst outcome of all runs."""
         return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
-    """The checks of these runs by subject, in the order in which they were made; those of excluded runs too."""
+    """Return the checks of these and of excluded runs by subject, in the order they were made."""
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
         for check in integrity.checks:
@@ -333,7 +342,7 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
-    """Every run whose figures were looked at, or whose files are not the recorded ones: such a one is a mismatch too."""
+    """Return the integrity of every judged run, and a mismatch for runs whose files were changed."""
     rows = [
         IntegrityRow(
             broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)
@@ -345,7 +354,7 @@ def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) ->
 
 
 def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
-    """Those that are not judged because something is not what is sealed."""
+    """Return the runs that are not judged because they differ from their recorded files."""
     return [exclusion for exclusion in excluded if exclusion.kind == "integrity"]
 
 
@@ -355,7 +364,11 @@ def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Ite
 
 
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
-    """run_ids: of the runs of which the same was found, by outcome and detail."""
+    """Return the row of one subject.
+
+    Args:
+        run_ids: The runs with the same result, by (outcome, detail).
+    """
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
     count = Counter()

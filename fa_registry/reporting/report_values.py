@@ -1,4 +1,4 @@
-"""Looking numbers up in the records: every figure of a page comes through here, with the run it was read from."""
+"""Metrics read from the records: all numbers of a page, with the run that each was read from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fa_registry.reporting.view_models import (
 )
 from fa_registry.statistics import CONFIDENCE, level_text
 
-GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
+GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of a user-supplied control
 BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
 NOT_PROVEN = "the frozen control is not proven: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
@@ -52,7 +52,7 @@ class Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
     def accuracy(self, run: RunAudit) -> Number:
-        """The accuracy of the control this run was paired with; one given at adoption only where there is no control."""
+        """Return the accuracy of the paired control; without a control, the one given at adoption."""
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), "pct", ())
         if run.frozen_doubt and not run.frozen_run_id:
@@ -69,12 +69,12 @@ class Frozen:
         return Number(reading, "pct", (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
-        """Whether this audit did not prove that accuracy: no control gave it, or one that is not proven."""
+        """Return whether that accuracy is not proven: it is from no control, or from one that is not proven."""
         number = self.accuracy(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """accuracy − frozen accuracy in percentage points, as the rules compute it."""
+        """Return accuracy − frozen accuracy in percentage points, as the rules compute it."""
         accuracy, frozen = scalar_metric(run.record, "accuracy"), self.accuracy(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
         for reading in (frozen.reading, accuracy):
@@ -84,7 +84,7 @@ class Frozen:
 
 
 def scalar_metric(record: RunRecord, name: str) -> Reading:
-    """A scalar measurement, or N/A because it was not measured."""
+    """Return a scalar measurement, or N/A if it was not measured."""
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
 
 
@@ -93,15 +93,15 @@ def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
 
 
 def last_site(record: RunRecord, name: str) -> Reading:
-    """The reading at site L."""
+    """Return the reading at site L."""
     row = site_row(record, name)
     return row[-1] if row else Reading(None, f"{name} was not measured")
 
 
 def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known = NONE) -> Number:
-    """One number of a run, as a column of one number a run shows it: a scalar, or a site quantity at its last site.
+    """Return one number of a run for a table column: a scalar, or a site metric at its last site.
 
-    What is beside a control comes from that control.
+    Metrics that compare with a control are read from that control.
     """
     record = run.record
     if quantity.name in NEIGHBOUR_CONTROL:
@@ -115,7 +115,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
 
 
 def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, known: Known = NONE) -> Columns:
-    """The quantities of a table of one number a run, in its order. One that need not be there is, where a run measured it."""
+    """Return the metrics of a table, in its order; optional ones only if a run measured them."""
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
     quantities = (quantity_of(name, known) for name in names)
     return tuple(
@@ -124,7 +124,7 @@ def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, 
 
 
 def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NONE) -> SeedRow:
-    """One run with its number in each column."""
+    """Return one run with its number in each column."""
     record = run.record
     return SeedRow(
         method=record.spec.label,
@@ -139,7 +139,7 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NON
 
 
 def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
-    """A quantity over seeds, by quantities.over_seeds, with the runs it was read from."""
+    """Return a metric over seeds, by metrics.over_seeds, with the runs it was read from."""
     rows = tuple(values)
     found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
     broken = [row for row in rows if row.number.reading.not_finite]
@@ -150,7 +150,7 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
 
 
 def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
-    """A scalar of the runs' own measurements over seeds."""
+    """Return a scalar measurement of the runs over seeds."""
     values = (
         SeedValue(record.spec.seed, Number(scalar_metric(record, quantity.name), quantity.kind, (record.run_id,)))
         for record in (run.record for run in runs)
@@ -159,9 +159,9 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
 
 
 def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, known: Known = NONE) -> Estimate:
-    """`figure` over seeds; without an interval where it rests on a stated frozen accuracy.
+    """Return a metric over seeds, without an interval if it depends on a stated frozen accuracy.
 
-    What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
+    A stated accuracy is not a control of a seed: the rule that judges the margin computes its interval.
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
     found = seed_estimate(quantity, values)
@@ -173,7 +173,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
-    """The frozen control of each run of a method, with what the audit knows of it; none for runs that are controls."""
+    """Return the frozen control of each run of a method, as the audit knows it; none for controls."""
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
 
@@ -198,7 +198,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
 
 
 def control_text(rows: Sequence[ControlRow]) -> str:
-    """`control verified`, or `control stated (seed 2): its metrics are unverifiable`, for the place beside a verdict."""
+    """Return `control verified` or `control stated (seed 2): its metrics are unverifiable`."""
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         by_state.setdefault((row.state, row.doubt), []).append(row.seed)
@@ -213,16 +213,17 @@ def integrity_row(record: RunRecord) -> IntegrityRow:
     return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
 
 
-# From findings to what a page says of them: seeds that a rule judges alike stand together, most severe first.
+# From findings to rows of a page: seeds with the same judgement are grouped, most severe first.
 
 
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Known) -> tuple[FindingRow, ...]:
-    """Every finding of one method in one setting; what a control skips because it *is* the control is no news.
+    """Return every finding of one method in one setting, without the rules that a control skips.
 
-    known: the report's quantities, which say how a figure is written.
+    Args:
+        known: The report's metrics, which define how a number is written.
     """
     alike: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}
@@ -237,14 +238,18 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
-    """By outcome; of one outcome, what decides the verdict before what is only reported."""
+    """Return the rows by outcome; within one outcome, gating findings first."""
     return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
 
 
 def _row(
     several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
 ) -> FindingRow:
-    """logged: run id → what marks its values by epoch as the author's word."""
+    """Return the row of findings with the same judgement.
+
+    Args:
+        logged: Run id → the text that marks its values by epoch as stated by the author.
+    """
     first = several[0][1]
     same: dict[tuple, list[tuple[int, Finding]]] = {}
     for seed, finding in several:

@@ -66,7 +66,7 @@ def test_what_was_not_followed_is_unknown_and_not_never():
 def test_an_epoch_without_a_number_leaves_never_open():
     gap = run("dfa", 1, lines={D1: (2.0, "not measured in this epoch", 2.0)})
     cells = summary_of(gap, run("dfa", 2, lines={D1: (2.0, 99.0)}))
-    assert values(cells, "earliest") == ["cannot be said of 1 of 3 epochs: not measured in this epoch"]
+    assert values(cells, "earliest") == ["not known for 1 of 3 epochs: not measured in this epoch"]
     assert cells["epochs"].text == "N/A, 1"
 
 
@@ -88,7 +88,7 @@ def test_all_conditions_of_a_compound_rule_must_hold_in_one_epoch():
     without_gain = {name: line for name, line in lines.items() if name != "gain_L"}
     both = [run("dfa", 1, lines=lines), run("dfa", 2, lines=without_gain)]
     reason = values(summary_of(*both, rule="D2", edition=OURS), "earliest")[0]
-    assert reason.startswith("cannot be said of 2 of 3 epochs") and symbol_of("gain") in reason
+    assert reason.startswith("not known for 2 of 3 epochs") and symbol_of("gain") in reason
 
 
 def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():

@@ -138,9 +138,9 @@ def test_a_report_of_other_rules_is_refused():
 def test_wrong_tables_are_refused():
     with pytest.raises(ValueError, match="expected a kind of text"):
         AnalysisColumn("a", "words", kind="number")
-    with pytest.raises(ValueError, match="a cell holds a number"):
+    with pytest.raises(ValueError, match="expected a number, a text or both"):
         AnalysisCell()
-    with pytest.raises(ValueError, match=r"row 0: not its columns and cells: a, b"):
+    with pytest.raises(ValueError, match=r"row 0: columns and cells differ in: a, b"):
         AnalysisTable("t", "T", (AnalysisColumn("a", "words"),), ({"b": AnalysisCell(text="x")},))
 
 
@@ -201,8 +201,10 @@ def test_the_foot_of_a_penalised_ladder_has_no_penalty():
 def test_rungs_of_another_method_or_setting_are_not_its_own():
     analysis = of(rung(1, 0.4, method="fa"), rung(1, 0.4, epochs=9), frozen(accuracy=0.3, epochs=9), run("dfa"))
     assert [row["of"].text for row in analysis.rows] == ["dfa"]
-    assert values(analysis.rows[0], "gain") == ["no foot of the same seed: neither ladder_0 nor a frozen control"]
-    assert "no rung was run between the ends of dfa in tiny setting" in analysis.remarks
+    assert values(analysis.rows[0], "gain") == [
+        "no run of the same seed without trained blocks: neither ladder_0 nor frozen"
+    ]
+    assert "no run trains only the last K blocks (control ladder_K) of dfa in tiny setting" in analysis.remarks
 
 
 def test_depths_of_one_method_stand_together():

@@ -74,8 +74,8 @@ def test_the_weakest_penalty_is_the_baseline_where_none_is_zero():
 def test_a_method_with_one_strength_is_no_sweep():
     analysis = analysed("penalty", [run("bp"), run("fa", spec={"penalty": 0.01})])
     assert analysis.rows == () and [remark for remark in analysis.remarks if remark.startswith("no sweep")] == [
-        "no sweep: bp in tiny setting has λ = 0 alone",
-        "no sweep: fa in tiny setting has λ = 0.01 alone",
+        "no sweep: bp in tiny setting has only λ = 0",
+        "no sweep: fa in tiny setting has only λ = 0.01",
     ]
 
 

@@ -147,7 +147,7 @@ def cell(**fields):
         (cell(source=["a = 1", {"b": 1}]), "found ['a = 1', {'b': 1}]", 1),
         (cell(source=None), "found None", 1),
         (cell(source=3), "found 3", 1),
-        (cell(source="x" * 3_000_000), "no more than 2,097,152 are checked", 0),
+        (cell(source="x" * 3_000_000), "at most 2,097,152 are checked", 0),
         (cell(source="\ud800"), "surrogates not allowed", 1),
         ({"cells": {"a": 1}}, "not a notebook: no list of cells", 0),
         ({"cells": "abc"}, "not a notebook: no list of cells", 0),
@@ -178,7 +178,7 @@ def test_a_cell_of_a_hundred_thousand_magics_is_given_up(tmp_path):
     (tmp_path / "x.ipynb").write_bytes(notebook("%a\n" * 100_000, "x = 1"))
     source = read(tmp_path / "x.ipynb")
     assert [one.what for one in source.unreadable] == [
-        "cannot be read: more than 16,777,216 characters would have to be parsed to tell magics from Python"
+        "cannot be read: more than 16,777,216 characters would have to be parsed to separate magics from Python"
     ] * 2
 
 
@@ -202,7 +202,7 @@ def unfriendly(tmp_path, monkeypatch):
 UNFRIENDLY = {
     "pipe.py": "cannot be read: is no regular file",
     "zero.py": "cannot be read: is no regular file",
-    "huge.py": "cannot be read: has 2,097,153 bytes of Python, and no more than 2,097,152 are checked",
+    "huge.py": "cannot be read: has 2,097,153 bytes of Python, but at most 2,097,152 are checked",
 }
 
 

@@ -41,7 +41,7 @@ def test_every_verb_has_its_options_and_examples(page, name):
 
 def test_a_page_that_is_stale_or_not_there_is_told_and_written(tmp_path, capsys):
     assert write_pages(["--folder", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.count("is stale; write it again with --write") == len(PAGES)
+    assert capsys.readouterr().out.count("is stale; update it with --write") == len(PAGES)
     assert write_pages(["--folder", str(tmp_path), "--write"]) == 0
     assert stale(tmp_path) == [] and write_pages(["--folder", str(tmp_path)]) == 0
     (tmp_path / "docs" / "reference-cli.md").write_text("old", encoding="utf-8")

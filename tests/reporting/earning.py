@@ -106,15 +106,15 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
         yield row(key, "95 % interval +8.0", clear, again)
         yield row(
             key,
-            ". The level is that of look 2, since audits have judged other sets of its seeds before",
+            ". The level is that of interim analysis 2, because audits have judged other sets of its seeds before",
             again,
             clear,
         )
         near = depth("CLEARS", "pass", 3.0, (2.1, 3.9))
         yield row(
             key,
-            ". The margin lies 1.0 pp from the limit, and the sampling of 360 test samples alone leaves ± 2.7 pp of the accuracy "
-            "open (Wilson, 95 %): another test set of this size might fall on the other side",
+            ". The margin is 1.0 pp from the limit, but the sampling error of 360 test samples alone is ± 2.7 pp of the "
+            "accuracy (Wilson, 95 %): another test set of this size might give the other side",
             a_run(near, verdict=verdict),
             a_run(near, verdict=verdict, conventions={"test_samples": 10_000}),
         )
@@ -166,12 +166,12 @@ def rows_of_undercut() -> Iterator[Row]:
 
 def rows_of_undecided() -> Iterator[Row]:
     open_ = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2))
-    asked = "Whether the trained blocks beat frozen random ones by as much as the limit asks for is undecided: the margin is "
+    asked = "Whether the trained blocks beat frozen random ones by as much as the limit requires is undecided: the margin is "
     negative = depth("UNDECIDED", "warn", -9.0, (-14.0, -4.0), -10.0)
     yield row("undecided", asked, a_run(open_, verdict="warn"), a_run(CLEARS))
     yield row(
         "undecided",
-        "ones by as much as the limit asks for is undecided",
+        "ones by as much as the limit requires is undecided",
         a_run(open_, verdict="warn"),
         a_run(negative, verdict="warn"),
     )
@@ -181,16 +181,16 @@ def rows_of_undecided() -> Iterator[Row]:
         a_run(negative, verdict="warn"),
         a_run(open_, verdict="warn"),
     )
-    yield row("undecided", " seeds, holds the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
+    yield row("undecided", " seeds, contains the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
     on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
     how = (
-        " fresh seeds, their number fixed in advance, would decide it with a chance of 80% if mean and spread are what they are "
-        "here. Adding seeds to these until the interval leaves the limit would not: who may stop when it suits clears by luck more "
-        "often than the level says, so every further set of seeds is judged at a higher one"
+        " fresh seeds, their number fixed in advance, would decide it with 80% power at this mean and spread. Do not add "
+        "seeds to these until it passes: optional stopping inflates the error, so each further set of seeds is judged at a higher "
+        "level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = "At this mean and spread not even 1,000 seeds would decide it: the mean lies too near the limit"
+    never = "At this mean and spread not even 1,000 seeds would decide it: the mean is too near the limit"
     yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
     yield row(
         "undecided",
@@ -200,15 +200,15 @@ def rows_of_undecided() -> Iterator[Row]:
     )
     far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
     words = (
-        "undecided: one seed lies far from the others, so that the 95 % interval of the margin, ",
-        " over 3 seeds, does not hold. Report that seed and why it differs",
+        "undecided: one seed is far from the others, so that the 95 % interval of the margin, ",
+        " over 3 seeds, is not valid. Report that seed and why it differs",
     )
     for fragment in words:
         yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
     provisional = depth("PROVISIONAL", "warn", 4.0, None)
     words = (
-        "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are "
-        "asked for, has no interval. More seeds with their frozen controls give one, their number fixed before the first of them "
+        "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp (required: "
+        "2 pp), has no interval. More seeds with their frozen controls give one, if their number is fixed before the first of them "
         "is audited; three are customary"
     )
     yield row("provisional", words, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))

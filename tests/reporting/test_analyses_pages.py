@@ -38,7 +38,7 @@ def test_what_has_something_to_say_is_shown_and_the_rest_says_why(rich):
     why = dict(page.left_out)
     assert why["Penalty sweep"] == "no method was run with more than one λ"
     assert (
-        why["Depth ladder"].startswith("no rung was run")
+        why["Depth ladder"].startswith("no run trains only the last K blocks")
         and why["Across architectures"] == "all runs are of one network"
     )
     assert page == page_analyses(rich)

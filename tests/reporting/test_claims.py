@@ -249,15 +249,15 @@ def test_a_limit_of_the_gain_says_nothing_of_the_gradients_floor(rich):
     """They have one subject, and an edition of one's own may call both clear in the same word."""
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D5", "pass", quantity="gain", state="OK"),))
     (claim,) = state_claims([run])
-    assert "What D5" in claim.text and "floor" not in claim.text
+    assert "The requirement of D5" in claim.text and "floor" not in claim.text
 
 
 @pytest.mark.parametrize(
     ("quantity", "value", "words"),
     [
         ("growth", 51.0, "keeps its scale"),
-        ("stability_mid", 51.0, "no direction shared"),
-        ("g_norm", 49.0, "above its floor|clear of its floor"),
+        ("stability_mid", 51.0, "do not share one direction"),
+        ("g_norm", 49.0, "only just above its floor|well above its floor"),
     ],
 )
 def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_told_in_general(rich, quantity, value, words):
@@ -268,8 +268,8 @@ def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_told_in_g
         (claim,) = state_claims([dataclasses.replace(rich.runs[0], findings=(found,))])
         return claim.text
 
-    assert "What D6" in said(value) and not re.search(words, said(value))
-    assert re.search(words, said(50.0)) and "What D6" not in said(50.0)
+    assert "The requirement of D6" in said(value) and not re.search(words, said(value))
+    assert re.search(words, said(50.0)) and "The requirement of D6" not in said(50.0)
 
 
 def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
@@ -277,9 +277,9 @@ def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
     found = [a_finding("D1", "pass", state="OK", threshold=50.0, observed=Reading(value)) for value in (10.0, 200.0)]
     runs = [dataclasses.replace(run, findings=(one,)) for run, one in zip(rich.runs, found, strict=False)]
     for order in (runs, runs[::-1]):
-        keeps, general = sorted((claim.text, claim.run_ids) for claim in state_claims(order))
+        general, keeps = sorted((claim.text, claim.run_ids) for claim in state_claims(order))
         assert "keeps its scale" in keeps[0] and keeps[1] == (runs[0].record.run_id,)
-        assert "What D1" in general[0] and general[1] == (runs[1].record.run_id,)
+        assert "The requirement of D1" in general[0] and general[1] == (runs[1].record.run_id,)
 
 
 @pytest.mark.parametrize("outcome", ["waived", "skipped", "not_applicable", "error"])
@@ -293,7 +293,7 @@ def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(ri
     finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, guard=guard)
     said = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
     assert (
-        "The mean Γ may not stand for the whole network: without site 0 the mean gamma over all sites that count, +0.2000, "
+        "The mean Γ does not represent the whole network: without site 0 the mean gamma over all sites that count, +0.2000, "
         "changes by 80% of itself"
     ) in said["not"]
     quiet = dataclasses.replace(finding, guard=None)
@@ -379,13 +379,15 @@ def test_a_reference_is_of_scale_only_where_the_stream_keeps_it_and_a_gamma_comp
     assert "so that Γ compares with something of scale" in told(run, OK_REFERENCE)
     for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed(run, **ABSENT), (OK_REFERENCE,))):
         text = told(other, *findings)
-        assert text.startswith("The reference gradient stands clear of its floor, ‖g_L‖") and "Γ" not in text
+        assert text.startswith("The reference gradient is well above its floor, ‖g_L‖") and "Γ" not in text
 
 
 def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(rich):
     run = changed(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
     text = told(run, STEADY)
-    assert text.startswith("At the middle site, where this is judged, no direction shared by all batches")
+    assert text.startswith(
+        "At the middle site, where this is judged, the gradients that Γ compares with do not share one direction"
+    )
     assert text.endswith("; the mean cosine is above the limit of 0.3 at sites 0, 1 (seed 42) (seed 42).")
     for at_most in (0.1, STEADY.threshold):
         assert "above the limit" not in told(changed(run, sites={"stability": at_most}), STEADY)
@@ -431,7 +433,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "single precision still computes it exactly",
         "at least 0.999999",
         "safety constant of 1e-8",
-        "the lost scale",
+        "the scale is lost",
         "in float64 without that constant: a true direction, but of a reference without scale",
         "refines the published reading",
         "(in 2 of 2 seeds: 42, 123)",
@@ -478,7 +480,7 @@ def test_a_fitted_network_may_be_read(rich):
     assert kinds(bp) == ["note"]
     assert "small because the network has fitted its task" in text(bp)
     assert (
-        f"its {symbol_of('gain')} is healthy (0.300 of the output error arrives at the last site); "
+        f"its {symbol_of('gain')} is healthy (0.300 of the output error reaches the last site); "
         "its size is no reason against reading Γ" in text(bp)
     )
     exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact by construction")}) for run in bp]

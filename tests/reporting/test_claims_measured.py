@@ -47,7 +47,7 @@ def claims_of_gamma(rich):
 
 def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(claims_of_gamma):
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
-    assert kind == "may" and "site by site, for the training feedback only. It lies above that of fresh draws" in text
+    assert kind == "may" and "site by site, for the training feedback only. It is above that of fresh draws" in text
 
 
 def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
@@ -68,7 +68,7 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
     where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"It lies above that of fresh draws {where[len(above)]}" in text
+    assert f"It is above that of fresh draws {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
@@ -188,7 +188,7 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth
     finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
     ((kind, text),) = claims_of_depth(finding)
     assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
-    assert "holds the limit of 2 pp" in text
+    assert "contains the limit of 2 pp" in text
     assert (
         f"A new study of {seeds_needed(finding)} fresh seeds, their number fixed in advance" in text and "80%" in text
     )
@@ -208,7 +208,7 @@ def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
     text = claims_of_depth(finding)[0][1]
-    assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean lies too near the limit" in text
+    assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean is too near the limit" in text
     assert "A new study" not in text
 
 
@@ -222,8 +222,8 @@ def test_without_a_figure_no_number_of_seeds_is_named(change):
 def test_one_seed_is_provisional_and_says_what_would_decide(claims_of_depth):
     finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
     ((kind, text),) = claims_of_depth(finding)
-    assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are asked for" in text
-    assert "their number fixed before the first of them is audited" in text
+    assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp (required: 2 pp)" in text
+    assert "if their number is fixed before the first of them is audited" in text
 
 
 def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
@@ -276,10 +276,10 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        f"The trained blocks stand above a {label_of('frozen_accuracy')} stated by the author, by +9.0\u00a0pp, 95 % interval"
+        f"The trained blocks are above a {label_of('frozen_accuracy')} stated by the author, by +9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
-    assert kind == "open" and "by what D3 asks for, each seed judged by itself" in text
+    assert kind == "open" and "by as much as D3 requires, each seed judged by itself" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])

@@ -57,8 +57,8 @@ def rows_of_passing() -> Iterator[Row]:
     under = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0))
     whole = (
         "It passes: its accuracy may be reported as that of trained depth",
-        ". Passing does not certify the method: the rules look for known ways in which a comparison breaks, in this setting alone, "
-        "and one they do not know is not found",
+        ". Passing does not certify the method: the rules detect known defects of a comparison in this setting "
+        "only; other defects are not detected",
     )
     for words in whole:
         yield row("trained depth", words, passes, under)
@@ -88,7 +88,7 @@ def rows_of_passing() -> Iterator[Row]:
     unmeasured = "trained depth; how many of its blocks moved is not known"
     yield row("trained depth", unmeasured, a_run(CLEARS, scalars={"blocks_trained": None}), moved)
     no_depth = (
-        "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach: its "
+        "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach: its "
         "accuracy may not be reported as that of trained depth"
     )
     yield row("passes without depth", no_depth, under, passes)
@@ -97,11 +97,11 @@ def rows_of_passing() -> Iterator[Row]:
 def rows_of_verdicts() -> Iterator[Row]:
     passes = a_run(CLEARS)
     two = [passes, a_run(CLEARS, seed=123)]
-    broken = "Training diverged: its figures describe a broken run and support no claim about the method"
+    broken = "Training diverged: its metrics describe a broken run and support no claim about the method"
     yield row("diverged", broken, a_run(verdict="fail", status="diverged"), a_run(verdict="fail"))
     yield row(
         "failed",
-        "The run broke off: nothing may be said about it",
+        "The run broke off: nothing may be claimed about it",
         a_run(verdict="fail", status="failed"),
         a_run(verdict="fail"),
     )
@@ -120,17 +120,17 @@ def rows_of_verdicts() -> Iterator[Row]:
         a_run(waived),
         passes,
     )
-    seeds = "One seed: no interval exists, and no ranking against another method may be read from this form"
+    seeds = "One seed: there is no interval, and this form does not allow a ranking against another method"
     yield row("one seed", seeds, passes, two)
     spec = passes.record.spec
     gone = Exclusion("d" * 32, "dfa s9", "tampered", spec=dataclasses.replace(spec, seed=9))
     unknown = dataclasses.replace(gone, spec=None)
     text = (
-        "One selected run was not judged (seed 9): nothing may be said of it, "
+        "One selected run was not judged (seed 9): nothing may be claimed about it, "
         "and every other claim is about the judged seeds alone"
     )
     yield row("not judged", text, passes, passes, excluded=(gone,))
-    many = "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be said of them"
+    many = "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be claimed about them"
     yield row("not judged", many, passes, passes, excluded=(gone, unknown))
 
 
@@ -177,7 +177,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    words = "Γ = 0.002 is too small to be read as alignment: the least that counts is 0.050. It lies above that of fresh draws"
+    words = "Γ = 0.002 is too small to be read as alignment: the least that counts is 0.050. It is above that of fresh draws"
     yield row("too small", words, small, own)
     two = [own, changed(small, spec={"seed": 123})]
     yield row("too small", "the least that counts is 0.050 (seed 123)", two, own)
@@ -192,7 +192,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
     gamma = " may not be read as credit alignment: "
-    label = f"Γ = 0.156{gamma}its verdict is FAIL. It lies above that of fresh draws at every site that counts"
+    label = f"Γ = 0.156{gamma}its verdict is FAIL. It is above that of fresh draws at every site that counts"
     yield row("not aligned", label, failed, own)
     yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
@@ -206,20 +206,20 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
     for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{words}. It lies above", warned, fine)
+        yield row("not aligned", f"{gamma}{words}. It is above", warned, fine)
         yield row("specific", "Γ = 0.150 is specific to the training feedback. ", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     """Sites and seeds by name, and how several sites were judged together."""
-    every = "It lies above that of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
+    every = "It is above that of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ = 0.150 may not be credited to the training feedback at every site. It lies above that of fresh draws at sites "
+        "Γ = 0.150 may not be credited to the training feedback at every site. It is above that of fresh draws at sites "
         "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach it) (Holm over the 5 sites tested in each seed, 5 %"
     )
     yield row("not specific", back, part, own)
@@ -228,11 +228,11 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
-    few = "; 20 draws are too few to tell one of 5 sites apart"
+    few = "; 20 draws are too few to distinguish one of 5 sites"
     enough = changed(part, conventions={"gamma_null_draws": 99})  # 5 · 1/100 is the level itself
     yield row("not specific", few, part, enough)
     one_less = changed(part, conventions={"gamma_null_draws": 98})
-    yield row("not specific", " draws are too few to tell one of 5 sites apart", one_less, enough)
+    yield row("not specific", " draws are too few to distinguish one of 5 sites", one_less, enough)
     unequal = [part, changed(enough, spec={"seed": 123})]
     yield row("not specific", few, unequal, enough)  # the seed of fewest draws
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
@@ -243,7 +243,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
-    told = "The mean Γ may not stand for the whole network: without site 0 the mean gamma over all sites that count, +0.2000"
+    told = "The mean Γ does not represent the whole network: without site 0 the mean gamma over all sites that count, +0.2000"
     yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
 
 
@@ -265,7 +265,7 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
     start, end = (
         "Every block adds its output to a running vector",
-        "This refines the published reading, which takes such a reference",
+        "This refines the published reading, which calls such a reference",
     )
     without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
     for words in (start, end):
@@ -282,7 +282,7 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("explained", here, both, changed(both, **NO_GAMMA))
     fitted = (
         f"The reference gradient is small because the network has fitted its task, not because it collapsed: its {GAIN} is healthy "
-        "(0.300 of the output error arrives at the last site); its size is no reason against reading Γ"
+        "(0.300 of the output error reaches the last site); its size is no reason against reading Γ"
     )
     converged = reference("CONVERGED", "pass", 0.1)
     yield row("converged", fitted, a_run(converged), floor)
@@ -290,7 +290,7 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("converged", "; its size is no reason against reading Γ", a_run(converged), a_run(converged, **NO_GAMMA))
     yield row(
         "converged",
-        " of the output error arrives at the last site)",
+        " of the output error reaches the last site)",
         a_run(converged),
         a_run(converged, sites={"gain": []}),
     )
@@ -305,7 +305,7 @@ def rows_of_reference() -> Iterator[Row]:
 
 def rows_of_states() -> Iterator[Row]:
     clear, near = a_run(reference("OK", "pass")), a_run(reference("OK", "pass", 2.2), sites={"gain": 4e-5})
-    scaled = "stands clear of its floor, so that Γ compares with something of scale"
+    scaled = "is well above its floor, so that Γ compares with something of scale"
     yield row("reference clear", f"The reference gradient {scaled}", clear, near)
     at_ten = a_run(reference("OK", "pass", 10.0))  # ten times its floor, and a gain on its limit: both are clear
     for spoiled in (reference("OK", "pass", 9.9), reference("OK", "pass", 100.0, threshold=None)):
@@ -316,16 +316,16 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
     times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
-    above = "The reference gradient is above its floor, and no more than that"
+    above = "The reference gradient is only just above its floor"
     yield row("reference near its floor", above, near, clear)
     times = f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵"
     yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
-    low = ", where 0.01 of the output error at the last site are healthy"
+    low = " (healthy: at least 0.01 of the output error at the last site)"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
         "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
     )
-    gone = "; a Γ here compares with a gradient that is nearly gone"
+    gone = "; Γ is then a comparison with a gradient that has nearly vanished"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
     yield row("reference near its floor", f"; its {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
@@ -347,10 +347,10 @@ def rows_of_states() -> Iterator[Row]:
     yield row("keeps scale", f"; the {LARGEST} in one block is ", a_run(scale("OK", "pass")), growth)
     single = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
     moved = dataclasses.replace(single, threshold=-10.0)
-    tail = ", each seed judged by itself: this rule knows no interval, and no claim over seeds follows from it"
+    tail = ", each seed judged by itself: this rule uses no interval and supports no claim over seeds"
     yield row(
         "passes alone",
-        f"The trained blocks beat frozen random ones by what D3 asks for{tail}",
+        f"The trained blocks beat frozen random ones by what D3 requires{tail}",
         a_run(single),
         a_run(moved),
     )
@@ -364,7 +364,7 @@ def rows_of_states() -> Iterator[Row]:
 def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
-        "Γ may not be read as following what each batch holds: gradients of disjoint batches point the same way at the middle "
+        "Γ may not be read as specific to each batch: gradients of disjoint batches point the same way at the middle "
         "site, mean cosine 0.100, and credit may align with that shared direction alone"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
@@ -375,14 +375,14 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability high", shared, one_without, one_without[1])  # that one seed has no Γ hides no other's
     yield row(
         "stability high",
-        "The gradients may not be read as following what each batch holds: those of disjoint batches",
+        "The gradients may not be read as specific to each batch: those of disjoint batches",
         bare,
         high,
     )
     yield row("stability high", ", mean cosine ", high, changed(high, scalars={"stability_mid": None}))
     none = (
-        "At the middle site, where this is judged, no direction shared by all batches (mean cosine 0.100) "
-        "stands behind the gradients"
+        "At the middle site, where this is judged, the gradients that Γ compares with do not share one "
+        "direction over the batches (mean cosine 0.100)"
     )
     yield row("stability low", none, steady, high)
     yield row("stability low", " (mean cosine ", steady, changed(steady, scalars={"stability_mid": None}))
@@ -390,9 +390,9 @@ def rows_of_stability() -> Iterator[Row]:
     elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
     yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
     for outcome, key, words in (
-        ("pass", "other passes", "What Z a rule asks for is there (ODD): Z: required"),
+        ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
         ("warn", "other warns", "Nothing may be built on ρ (ODD): Z: required"),
-        ("fail", "other fails", "What rests on ρ may not be claimed (ODD): Z: required"),
+        ("fail", "other fails", "No claim may be based on ρ (ODD): Z: required"),
     ):
         told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
         yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
@@ -403,7 +403,7 @@ def rows_of_evidence() -> Iterator[Row]:
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
     forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
-    yield row("differs from its seal", "not those of what is sealed with the run: nothing may be", forged, sealed)
+    yield row("differs from its seal", "do not match the files recorded with the run: nothing may be", forged, sealed)
     yield row("trained depth", "its accuracy may be reported", sealed, forged)
     for key, rule, outcome, state, words in (
         ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
@@ -413,16 +413,16 @@ def rows_of_evidence() -> Iterator[Row]:
             SEAL,
             "warn",
             "NOT SEALED",
-            "its method give could not be held against its own files: why",
+            "could not be checked, from its files, to be the result of its seed and its method: why",
         ),
         ("adopted", ADOPTED, "warn", "STATED", "what its training feedback did may be claimed of these weights: why"),
-        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "These figures do not count for the method: why"),
+        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "These metrics do not count for the method: why"),
         (
             "other code",
             CODE,
             "not_applicable",
             "OTHER",
-            "claimed of these figures, which nobody could compute again: why",
+            "claimed of these metrics, because they could not be recomputed: why",
         ),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
@@ -436,12 +436,12 @@ def rows_of_evidence() -> Iterator[Row]:
         f"; the {FROZEN} is stated by the author, not measured here",
     ):
         yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
-    yield row("stated", f"stand above a {FROZEN} stated by the author", a_run(stated), sealed)
+    yield row("stated", f"are above a {FROZEN} stated by the author", a_run(stated), sealed)
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
     for words, one, other in (
-        (f"stand above a {FROZEN} stated by the author", stated, doubted),
+        (f"are above a {FROZEN} stated by the author", stated, doubted),
         ("same setting, trained here for each seed, would decide it", stated, doubted),
-        ("stand above the accuracy of a frozen control that is not proven", doubted, stated),
+        ("are above the accuracy of a frozen control that is not proven", doubted, stated),
         ("same setting, proven for each seed by the audit, would decide it", doubted, stated),
     ):
         yield row("stated", words, a_run(one), a_run(other))
@@ -456,12 +456,12 @@ def rows_of_suspicions() -> Iterator[Row]:
     for key, rule, words in (
         ("near backpropagation", CREDIT, "The accuracy may not be claimed for another rule than backpropagation: why"),
         ("answers looked up", NETWORK, "The accuracy may not be claimed of a network that classifies images: why"),
-        ("test in train", DATA, "The accuracy may not be claimed of images that training had not shown: why"),
+        ("test in train", DATA, "The accuracy may not be claimed for images that were not used in training: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
         yield row(key, words, a_run(CLEARS, found), sealed)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
-    nothing = "The accuracy does not exceed chance: nothing learned may be claimed, whatever the frozen blocks reach"
+    nothing = "The accuracy does not exceed chance: no learning may be claimed, regardless of the frozen blocks"
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (

@@ -270,7 +270,7 @@ def test_one_seed_has_no_interval_and_says_so(formed, rich):
     assert len(context.seeds) == 1
     assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
     assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
-    assert all("One seed: no interval exists" in plain(pages[kind]) for kind in KINDS)
+    assert all("One seed: there is no interval" in plain(pages[kind]) for kind in KINDS)
 
 
 def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):

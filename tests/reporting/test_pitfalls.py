@@ -145,7 +145,7 @@ def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
     assert found == outcome
     assert {
         "avoided": "20 fresh draws",
-        "violated": "0.600, at site 2: 12 of 20 fresh draws reach it; not told apart at 0.05",
+        "violated": "0.600, at site 2: 12 of 20 fresh draws reach it; not distinguished at 0.05",
         "unknown": "taken away",
     }[outcome] in evidence
 
@@ -245,22 +245,22 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
     whole = dataclasses.replace(report, excluded=(), choice=SelectionSummary("digits", unaudited=()))
     assert seeds(whole, "dfa") == (
         "avoided",
-        "seeds 42, 123 for every method of the setting, as study digits has them; none is left out: "
-        "the store was asked for all their runs, deleted ones too",
+        "seeds 42, 123 for every method of the setting, as in study digits; none is left out: "
+        "the store was searched for all their runs, including deleted ones",
     )
 
 
 @pytest.mark.parametrize(
     ("choice", "outcome", "words"),
     [
-        ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was asked for, while runs of study digits"),
-        ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was asked for instead of the seeds of the study's file"),
+        ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was given, while runs of study digits"),
+        ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was given instead of the seeds of the study's file"),
         ({"others": 10}, "unknown", "with other specifications that were not audited: 10"),
         ({"superseded": 2, "unaudited": None}, "unknown", "passed over for the newest: 2"),
         (
             {"unaudited": None},
             "unknown",
-            "what else the store holds is not known: this report is of a release that did not",
+            "it is not known which other runs the store has: this report was made by a release without this check",
         ),
         ({"asked": {"epochs": "5"}}, "avoided", "none is left out"),
     ],
@@ -281,7 +281,7 @@ def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choi
             {"seed": 7},
             {},
             "violated",
-            "the store holds what is not in this report: seed 7 of dfa, complete (run ffffffff)",
+            "the store has runs that are not in this report: seed 7 of dfa, complete (run ffffffff)",
         ),
         ({"seed": 7}, {"deleted": True}, "violated", "complete, deleted in MLflow"),
         ({"seed": 7}, {"finished": False, "status": "running"}, "unknown", "but seed 7 of dfa, running (run"),
@@ -326,7 +326,7 @@ def test_a_control_of_a_seed_that_was_trained_and_not_judged_is_passed_over(repo
 def test_what_was_left_out_makes_it_unknown(report):
     chosen = dataclasses.replace(report, choice=SelectionSummary("digits", unaudited=()))
     assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
-    assert "did not look" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
+    assert "without this check" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
     some = dataclasses.replace(report, excluded=(), selection="runs a, b")
     assert "selected by runs a, b" in seeds(some, "dfa")[1] and seeds(some, "dfa")[0] == "unknown"
     one = dataclasses.replace(some, excluded=(Exclusion("f", "n", "r"),))
@@ -360,7 +360,7 @@ def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, 
 def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(answer):
     step = [-1.0, -0.5, -0.001, -1.0, -1.0]
     _, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
-    assert "1.0 times what ‖h‖·‖g‖ foretell at site 0, which fits best, and 0.0010 times at site 2" in evidence
+    assert "1.0 times the value ‖h‖·‖g‖ predicts at site 0, which fits best, and 0.0010 times at site 2" in evidence
 
 
 def test_norms_without_such_a_step_or_measured_again(answer):
@@ -368,7 +368,7 @@ def test_norms_without_such_a_step_or_measured_again(answer):
     assert answer(questions.norm_of_samples, integrity="verified")[0] == "avoided"
     assert answer(questions.norm_of_samples, integrity="mismatch", differing=("g_norm",)) == (
         "violated",
-        "measured again with one L₂ norm a sample, other figures come out: g_norm[0]: logged 1e-09, recomputed 0.2",
+        "recomputed with one L₂ norm per sample, the metrics differ: g_norm[0]: logged 1e-09, recomputed 0.2",
     )
 
 

@@ -61,7 +61,7 @@ def test_values_of_which_there_is_no_page_are_told_and_nothing_is_written(rich, 
         if run["record"]["spec"]["method"] == "fa" and "gamma_null_p" in run["record"]["measurements"]["sites"]
     )
     sites["gamma_null_p"][2] = 7.0
-    with pytest.raises(InvalidFields, match=r"allow no page.*expected p-values from 0 to 1, found \[7.0\]"):
+    with pytest.raises(InvalidFields, match=r"cannot be rendered.*expected p-values from 0 to 1, found \[7.0\]"):
         render_report(jsonio.decode(AuditReport, held), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -217,7 +217,7 @@ def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp
         render_report(report, tmp_path / "out", folder)
     said = "\n".join(caught.value.problems)
     assert said.count("unknown name") == 3 and "UnicodeDecodeError" in said
-    assert "indx.html.j2: no page is made from it" in said and "did you mean 'index.html.j2'?" in said
+    assert "indx.html.j2: no page uses it" in said and "did you mean 'index.html.j2'?" in said
     assert "note.md.j2: is written to the store" in said
     assert not (tmp_path / "out").exists()
 
@@ -236,14 +236,14 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ((), "no file in it ends on .j2, so that no page would change; found nothing; known: .*form.html.j2"),
+        ((), "no file in it ends in .j2, so no page would change; found nothing; known: .*form.html.j2"),
         (
             ("notes.txt", "a.css"),
-            "no file in it ends on .j2, so that no page would change; found a.css, notes.txt; known",
+            "no file in it ends in .j2, so no page would change; found a.css, notes.txt; known",
         ),
-        (("form.html", "index.html.j2"), "form.html: its name does not end on .j2, so that no page is made from it"),
-        (("form.html.jinja2",), r"form.html.jinja2: its name does not end on .j2, .*\(did you mean 'form.html.j2'\?\)"),
-        (("FORM.HTML.J2",), r"FORM.HTML.J2: its name does not end on .j2, .*\(did you mean 'form.html.j2'\?\)"),
+        (("form.html", "index.html.j2"), "form.html: its name does not end in .j2, so it is not used for any page"),
+        (("form.html.jinja2",), r"form.html.jinja2: its name does not end in .j2, .*\(did you mean 'form.html.j2'\?\)"),
+        (("FORM.HTML.J2",), r"FORM.HTML.J2: its name does not end in .j2, .*\(did you mean 'form.html.j2'\?\)"),
     ],
 )
 def test_a_folder_whose_templates_would_change_no_page_is_refused(tmp_path, files, words):

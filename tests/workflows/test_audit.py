@@ -212,7 +212,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0, "beside": []}
     (form,) = (workplace / "reports" / "forms").glob("dfa-*.md")
     assert (
-        "**violated**: seeds 1: --seeds 1 was asked for, and the store holds what is not in this report: seed 2 of dfa"
+        "**violated**: seeds 1: --seeds 1 was given, and the store has runs that are not in this report: seed 2 of dfa"
         in form.read_text(encoding="utf-8")
     )
 

@@ -1,4 +1,4 @@
-"""Where a text computes an accuracy: the largest of a model's outputs held against a label."""
+"""Recognition of accuracies: comparisons of the index of a model's largest output with a label."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fa_registry.lint.rules._flow import assignments
 from fa_registry.lint.syntax import Syntax, text_in
 
 LARGEST = ("argmax", "topk")
-LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, place): a prediction only where the place is taken
+LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, index): a prediction only if the index is used
 
 
 def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """(comparison, label) of every `prediction == label` and `prediction.eq(label)`."""
+    """Yield (comparison, label) of every `prediction == label` and `prediction.eq(label)`."""
     for node in syntax.every(ast.Compare):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
             sides = (node.left, node.comparators[0])
@@ -28,7 +28,7 @@ def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
-    """An expression that takes the place of the largest output, or a name of the same function that was set to one."""
+    """Return whether an expression, or the assignment of a name, is the index of the largest output."""
     if _takes_largest(node):
         return True
     if not isinstance(node, ast.Name):
@@ -38,12 +38,15 @@ def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
 
 
 def _is_fixed(node: ast.expr) -> bool:
-    """One class for all samples, as a token of a configuration is: no label."""
+    """Return whether a node is one class for all samples, such as a token of a configuration, not a label."""
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and "config" in text_in(node))
 
 
 def _sets(node: ast.AST, name: str) -> bool:
-    """Whether a statement sets `name` to the place of a largest output: `pred = …argmax(1)`, `_, pred = outputs.max(1)`."""
+    """Return whether a statement sets `name` to the index of a largest output.
+
+    Examples: `pred = …argmax(1)`, `_, pred = outputs.max(1)`.
+    """
     for target, value in assignments(node):
         if isinstance(target, ast.Name) and target.id == name and _takes_largest(value):
             return True
@@ -54,7 +57,7 @@ def _sets(node: ast.AST, name: str) -> bool:
 
 
 def _takes_largest(node: ast.expr) -> bool:
-    """`….argmax(…)` itself, or a view or type of it; `….max(…)[1]`, `….max(…).indices`."""
+    """Return whether a node is `….argmax(…)`, a view or cast of it, `….max(…)[1]` or `….max(…).indices`."""
     while True:
         if _called(node) in LARGEST:
             return True

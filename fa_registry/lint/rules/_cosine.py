@@ -1,4 +1,4 @@
-"""Cosines written out by hand: a product of two vectors over their norms, with a floor under the norms."""
+"""Handwritten cosines: a product of two vectors divided by their norms, with a floor of the norms."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fa_registry.lint.syntax import Syntax, argument
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
 FLOORS = ("clamp", "clamp_min", "clip", "max", "maximum", "fmax")
-NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: what holds norms that stand elsewhere
-HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a floor of 1 or more is no floor of a cosine
+NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: names of norms that are computed elsewhere
+HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a floor of 1 or more is not a floor of a cosine
 LIBRARIES = frozenset({"torch", "numpy", "jax"})
 
 
 def handwritten(syntax: Syntax) -> Iterator[Hit]:
-    """Quotients of a product by norms, where `+ 1e-8`, `clamp_min(1e-8)` or the like keeps the norms from being small."""
+    """Yield quotients of a product by norms with a floor, such as `+ 1e-8` or `clamp_min(1e-8)`."""
     if not syntax.names.packages & LIBRARIES:
         return
     for node in quotients(syntax):
@@ -28,14 +28,14 @@ def handwritten(syntax: Syntax) -> Iterator[Hit]:
 
 
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
-    """Every product of two vectors over their norms."""
+    """Yield every product of two vectors divided by their norms."""
     for node in syntax.every(ast.BinOp):
         if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
             yield node
 
 
 def _is_product(node: ast.AST) -> bool:
-    """Whether an expression sums products: `(a * b).sum()`, `a @ b`, `torch.dot(a, b)`."""
+    """Return whether an expression sums products: `(a * b).sum()`, `a @ b`, `torch.dot(a, b)`."""
     for part in ast.walk(node):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
             return True
@@ -49,7 +49,7 @@ def _is_product(node: ast.AST) -> bool:
 
 
 def _norms(node: ast.AST) -> int:
-    """How many norms an expression holds; a name that says so may hold both."""
+    """Return the number of norms in an expression; a name such as `den` counts as both."""
     calls = sum(isinstance(part, ast.Call) and _last(part.func) in NORMS for part in ast.walk(node))
     functions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in functions]
@@ -58,7 +58,7 @@ def _norms(node: ast.AST) -> int:
 
 
 def _floor(syntax: Syntax, node: ast.AST) -> float | None:
-    """The number that keeps an expression with norms from being smaller; None where a node is no such floor."""
+    """Return the floor that a node sets for an expression with norms, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         pairs = ((node.left, node.right), (node.right, node.left))
         return next((eps for held, written in pairs if _norms(held) and (eps := _small(syntax, written))), None)

@@ -35,7 +35,7 @@ BASES = (
 GRADIENT = "<gradient of the output>"
 WEIGHT = re.compile(r"(\w+_)?(weights?|w|wt|kernels?|filters?|theta)\d*(_\w+)?", re.IGNORECASE)
 FEEDBACK_TEXT = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
-BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # beside a weight_f or W_f
+BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # used together with a weight_f or W_f
 MOST_ENDS = 8  # more ways through a forward pass than this are merged
 # Words of names for the forward's own weight in another layout or precision.
 VERSION = re.compile(
@@ -77,7 +77,7 @@ class CustomFunction:
 
 
 def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
-    """Functions that multiply by something else than the weight, one hit each, at the multiplication."""
+    """Yield one hit per Function that multiplies by something other than the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
@@ -101,7 +101,7 @@ def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
 
 
 def _ancestry(owner: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    """A class and its bases in the same text."""
+    """Return a class and its bases in the same text."""
     line = [owner]
     for one in line:
         bases = [classes.get(base.id) for base in one.bases if isinstance(base, ast.Name)]
@@ -126,7 +126,7 @@ def _judge(syntax: Syntax, function: CustomFunction) -> Hit | None:
 
 
 def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list[Environment]]:
-    """The output, and what the context and the arguments' attributes are at each end."""
+    """Return the output, and the values of the context and of the arguments' attributes at each end."""
     names = _parameters(function.forward)
     start = {name: Value(frozenset({name})) for name in function.inputs}
     reading = NameReading(syntax, context="" if function.setup else (names or [""])[0])
@@ -154,7 +154,7 @@ def _read_backward(syntax: Syntax, function: CustomFunction, kept: Environment) 
 
 
 def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplication]:
-    """Pairs of an input and the weights that the output is their product of; without a product, inputs alone."""
+    """Yield each input and the weights it is multiplied by; without a product, only the inputs."""
     if not output.products:
         for name in inputs:
             if name in output.names:
@@ -176,24 +176,24 @@ def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplicatio
 
 
 def _uses(value: Value, one: Multiplication) -> bool:
-    """Whether a gradient is computed from the weights; from their signs, only where the forward pass is, too."""
+    """Return whether a gradient uses the weights, or their signs if the forward pass uses only those."""
     used = value.names | (value.signs if one.weights.signs else frozenset())
     return any(_same(name, weight) for name in used for weight in one.weights.origins or one.others)
 
 
 def _same(name: str, other: str) -> bool:
-    """Whether two dotted names are one, or one holds the other."""
+    """Return whether two dotted names are equal, or one is an attribute of the other."""
     return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
 
 
 def _candidates(value: Value) -> list[Product]:
-    """The products with the gradient of the output, or else all, in the order of the text."""
+    """Return the products with the gradient of the output, or else all, in the order of the text."""
     products = _in_order(value.products)
     return [one for one in products if any(GRADIENT in factor.origins for factor in one.factors)] or products
 
 
 def _in_order(products: Iterable[Product]) -> list[Product]:
-    """Products in the order of the text, so that the first finding is the same in every run."""
+    """Return products in the order of the text, so that the first finding is the same in every run."""
     return sorted(
         products,
         key=lambda one: (one.node.lineno, one.node.col_offset, [sorted(factor.origins) for factor in one.factors]),
@@ -201,9 +201,10 @@ def _in_order(products: Iterable[Product]) -> list[Product]:
 
 
 def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, product: Product, mixed: bool) -> bool:
-    """Whether what stands for the weight is no version of it.
+    """Return whether the factor in place of the weight is certainly not a version of it.
 
-    mixed: another branch uses the weight, so that this one may be the same under a condition.
+    Args:
+        mixed: Whether another branch uses the weight, so that this one may be the same under a condition.
     """
     origins = _replacement(product)
     signs = frozenset().union(*(factor.signs for factor in product.factors))
@@ -224,13 +225,13 @@ def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, p
 
 
 def _replacement(product: Product) -> frozenset[str]:
-    """What the factors beside the gradient of the output are computed from."""
+    """Return the origins of the factors other than the gradient of the output."""
     factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
     return frozenset().union(*(factor.origins for factor in factors)) - {GRADIENT}
 
 
 def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, origins: frozenset[str]) -> bool:
-    """Whether every call of `apply` in this text passes the weight itself, or a copy, for what stands for it."""
+    """Return whether every call of `apply` passes the weight itself, or a copy, in place of the weight."""
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
     weights = [inputs.index(name) for name in sorted(one.weights.origins) if name in inputs]
@@ -252,7 +253,7 @@ def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, 
 
 
 def _applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
-    """`Owner.apply(…)`, or a call of a name that is set to `Owner.apply`."""
+    """Return whether a call is `Owner.apply(…)`, or calls a name that is set to `Owner.apply`."""
     called = call.func
     if isinstance(called, ast.Name):
         values = [node.value for node in syntax.every(ast.Assign) if _sets(node, called.id)]
@@ -267,7 +268,7 @@ def _sets(node: ast.Assign, name: str) -> bool:
 def _hit(syntax: Syntax, function: CustomFunction, one: Multiplication, product: Product) -> Hit:
     weights = " and ".join(f"`{name}`" for name in sorted(one.weights.origins))
     expected = (
-        f"a product with {weights}, as the forward pass has it" if weights else "what the forward pass computes with"
+        f"a product with {weights}, as in the forward pass" if weights else "the values that the forward pass uses"
     )
     where = f"{function.owner.name}.{function.backward.name}"
     return Hit(
@@ -278,12 +279,12 @@ def _hit(syntax: Syntax, function: CustomFunction, one: Multiplication, product:
 
 
 def _described(product: Product) -> str:
-    """What stands for the weight."""
+    """Return a description of the factors in place of the weight."""
     factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
     signs = frozenset().union(*(factor.signs for factor in factors)) - {GRADIENT}
     names = [f"`{name}`" for name in sorted(_replacement(product) - signs - {RANDOM})]
     random = ["fresh random numbers"] if RANDOM in _replacement(product) else []
-    described = [*names, *random, *(f"no more than the sign of `{name}`" for name in sorted(signs))]
+    described = [*names, *random, *(f"only the sign of `{name}`" for name in sorted(signs))]
     return " and ".join(described) or "a constant"
 
 
@@ -292,7 +293,7 @@ def _is_weight(name: str) -> bool:
 
 
 def names_feedback(name: str) -> bool:
-    """Whether a dotted name ends in one that feedback is given: `B`, `weight_fa`, `layer.feedback`, `W_b`."""
+    """Return whether a dotted name ends in a name of feedback: `B`, `weight_fa`, `layer.feedback`, `W_b`."""
     last = _last(name)
     named = is_feedback(last) or BACKWARD_WEIGHT.fullmatch(last) is not None
     return named or any(word in FEEDBACK_TEXT for word in _text(name))
@@ -311,14 +312,14 @@ def _last(name: str) -> str:
 
 
 def _part(whole: Value, position: int) -> Value | None:
-    """The gradient at one position of what the backward pass returns; None if it returns none there."""
+    """Return the gradient at one position of the backward pass's result; None if there is none."""
     if whole.parts is None:
         return whole if position == 0 else None
     return whole.parts[position] if position < len(whole.parts) else None
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
-    """Names of the positional parameters."""
+    """Return the names of the positional parameters."""
     return [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
 
 

@@ -1,6 +1,6 @@
-"""What a text calls feedback and alignment, and which calls draw random numbers.
+"""Recognition of feedback, of alignment and of calls that draw random numbers.
 
-And the second half of pitfall 7: a Γ of 1.0 where the feedback is missing.
+It also has the second half of pitfall 7: a Γ of 1.0 if the feedback is missing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ LOOKUPS = ("get", "pop", "setdefault")
 
 
 def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
-    """Look-ups of Γ that fall back to 1.0, and values of Γ that are 1.0 where feedback is None.
+    """Yield look-ups of Γ that fall back to 1.0, and values of Γ that are 1.0 if feedback is None.
 
-    gamma is also a discount, a focal loss's exponent and a display's: they count only in a text on feedback alignment.
+    They count only in a text on feedback alignment, because gamma is also a discount factor, and an exponent of the focal loss
+    and of displays.
     """
     hits = [*_look_ups(syntax), *_conditions(syntax)]
     if hits and on_alignment(syntax):
@@ -30,28 +31,28 @@ def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
 def _look_ups(syntax: Syntax) -> Iterator[Hit]:
     for call in syntax.every(ast.Call):
         if _falls_back(call):
-            yield Hit(call, f"`{syntax.snippet(call)}` takes a missing Γ for perfect alignment")
+            yield Hit(call, f"`{syntax.snippet(call)}` reports a missing Γ as perfect alignment")
 
 
 def _conditions(syntax: Syntax) -> Iterator[Hit]:
     for node in syntax.every(ast.IfExp):
         falls_to_one = _is_one(node.body) or _is_one(node.orelse)
         if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
-            yield Hit(node, f"`{syntax.snippet(node)}` takes missing feedback for perfect alignment")
+            yield Hit(node, f"`{syntax.snippet(node)}` reports missing feedback as perfect alignment")
     for node in syntax.every(ast.If):
         for statement in node.body:
             if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` takes missing feedback for perfect alignment")
+                yield Hit(statement, f"`{syntax.snippet(statement)}` reports missing feedback as perfect alignment")
             elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` takes what is not there for perfect alignment")
+                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a missing value as perfect alignment")
     for node in syntax.every(ast.ExceptHandler):
         for statement in node.body:
             if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` takes a failure for perfect alignment")
+                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a failure as perfect alignment")
 
 
 def _falls_back(call: ast.Call) -> bool:
-    """record.get("gamma", 1.0) and getattr(record, "gamma", 1.0)."""
+    """Return whether a call is like record.get("gamma", 1.0) or getattr(record, "gamma", 1.0)."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
         key, default = argument(call, 0, "key"), argument(call, 1, "default")
     elif isinstance(call.func, ast.Name) and call.func.id == "getattr":
@@ -62,19 +63,19 @@ def _falls_back(call: ast.Call) -> bool:
 
 
 def _is_one(node: ast.AST | None) -> bool:
-    """Exactly the float 1.0: an int 1 is more often a count."""
+    """Return whether a node is exactly the float 1.0; an int 1 is more often a count."""
     return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
 
 
 def _asks_for_feedback(test: ast.expr) -> bool:
-    """`feedback is None`, `feedback is not None`, `not feedback`, `"feedback" not in state` and the like."""
+    """Return whether a test is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
     asks = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     asks = asks or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)) or isinstance(test, ast.Name)
     return asks and names_feedback(test)
 
 
 def _asks_for_nothing(test: ast.expr) -> bool:
-    """`credit is None`, `not credits`, `"B" not in state`, `a.norm() == 0`: whether something is missing, or is nothing."""
+    """Return whether a test is for a missing or zero value: `credit is None`, `a.norm() == 0`."""
     if isinstance(test, ast.BoolOp):
         return any(map(_asks_for_nothing, test.values))
     if isinstance(test, ast.Compare):
@@ -84,14 +85,14 @@ def _asks_for_nothing(test: ast.expr) -> bool:
 
 
 def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    """`return 1.0` of a function whose name says that it measures an alignment."""
+    """Return whether a statement is `return 1.0` in a function with the name of an alignment measure."""
     name = getattr(syntax.function_of(statement), "name", "")
     measures = any(word in MEASURES for word in name.lower().split("_"))
     return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
 
 
 def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
-    """Whether what a node's value goes to is called Γ: its target, its keyword, its key, or the function that returns it."""
+    """Return whether a node's target, keyword, key or returning function is called Γ."""
     parent = syntax.parents[node]
     if isinstance(parent, ast.Return):
         return is_gamma(getattr(syntax.function_of(node), "name", ""))
@@ -125,7 +126,7 @@ TORCH = ("randn", "rand", "randint", "normal", "randn_like", "rand_like", "berno
 NUMPY = ("randn", "rand", "normal", "uniform", "standard_normal", "choice", "random")
 IN_PLACE = ("normal_", "uniform_", "bernoulli_", "random_", "cauchy_")
 INITS = ("normal", "uniform", "orthogonal", "sparse", "trunc_normal", "xavier", "kaiming")  # with or without their _
-# A name B alone is also the matrix of random Fourier features, and gamma alone a discount: the text itself must decide.
+# A name B is also used for the matrix of random Fourier features, and gamma for a discount: the rest of the text decides.
 ALIGNMENT = re.compile(
     r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_]feedback|(feedback|backward)_?(w|mat|state)", re.I
 )
@@ -133,7 +134,7 @@ FOURIER = re.compile("fourier", re.I)
 
 
 def is_feedback(name: str) -> bool:
-    """Whether a name is one that feedback matrices are given: B, B_mat, fb, feedback_weights, backward_weight …"""
+    """Return whether a name is usual for feedback: B, B_mat, fb, feedback_weights, backward_weight …"""
     return FEEDBACK.fullmatch(name) is not None
 
 
@@ -142,29 +143,29 @@ def is_gamma(name: str) -> bool:
 
 
 def on_alignment(syntax: Syntax) -> bool:
-    """Whether a text, its comments included, is about feedback alignment; a torch text with a name `feedback` is, too."""
+    """Return whether a text with comments is about feedback alignment, or uses torch and `feedback`."""
     if ALIGNMENT.search(syntax.text):
         return True
     return "torch" in syntax.names.packages and any(node.id == "feedback" for node in syntax.every(ast.Name))
 
 
 def on_fourier_features(syntax: Syntax) -> bool:
-    """Whether the random matrices of a text are rather those of Fourier features."""
+    """Return whether the random matrices of a text are more likely those of Fourier features."""
     return FOURIER.search(syntax.text) is not None and not on_alignment(syntax)
 
 
 def names_feedback(node: ast.AST) -> bool:
-    """Whether an expression names a feedback matrix or a feedback state."""
+    """Return whether an expression names a feedback matrix or a feedback state."""
     return any(is_feedback(word) for word in text_in(node))
 
 
 def draws(syntax: Syntax, node: ast.AST) -> bool:
-    """Whether an expression draws random numbers anywhere in it."""
+    """Return whether any part of an expression draws random numbers."""
     return any(isinstance(part, ast.Call) and _random(syntax, part) for part in ast.walk(node))
 
 
 def filled_in_place(syntax: Syntax, call: ast.Call) -> ast.AST | None:
-    """The tensor that a call such as t.normal_() or nn.init.orthogonal_(t) fills with random numbers."""
+    """Return the tensor that a call such as t.normal_() fills with random numbers, or None."""
     name = syntax.resolve(call.func)
     if name.startswith("torch.nn.init.") and name.rpartition(".")[2].startswith(INITS) and call.args:
         return call.args[0]

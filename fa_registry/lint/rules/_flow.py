@@ -1,6 +1,6 @@
-"""A small reading of one function from top to bottom: which names hold a mean-reduced loss, which its gradients.
+"""Data flow in one function: which names are a mean-reduced loss, and which are its gradients.
 
-And of one module: which names are assigned what, and which tensors a torch module saves with its state.
+It also has queries on modules: assignments, and the tensors that a torch module saves with its state.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ WRAPPERS = ("Parameter", "Buffer", "ParameterList", "ParameterDict", "BufferList
 
 
 def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
-    """Classes that derive from torch.nn.Module, by way of other classes of the same text or a base called …Module."""
+    """Return the classes that derive from torch.nn.Module, also indirectly or by a base …Module."""
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
 
     def derives(node: ast.ClassDef, seen: tuple[str, ...] = ()) -> bool:
-        """Whether one of the bases is a torch module; seen: what was asked before, as classes may name each other."""
+        """Return whether a base is a torch module; `seen` has the classes already checked, against cycles."""
         for base in node.bases:
             own = classes.get(base.id) if isinstance(base, ast.Name) else None
             if own is not None and own.name not in (*seen, node.name):
@@ -34,7 +34,7 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
 
 
 def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
-    """Attributes of a class that its state dict holds; None if the tree cannot tell (computed names, own saving code)."""
+    """Return the attributes of a class in its state dict; None if not known (computed names, saving code)."""
     if any(isinstance(statement, ast.FunctionDef) and statement.name in OWN_SAVING for statement in owner.body):
         return None
     names = set()
@@ -52,18 +52,18 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
 
 
 def transient(call: ast.Call) -> bool:
-    """Whether a register_buffer call says persistent=False: such a buffer moves with the module but is never saved."""
+    """Return whether a register_buffer call has persistent=False, so that the buffer is never saved."""
     persistent = argument(call, 2, "persistent")
     return isinstance(persistent, ast.Constant) and persistent.value is False
 
 
 def wrapped(value: ast.AST) -> bool:
-    """Whether a value is made a parameter or a buffer, also inside a list or under a condition."""
+    """Return whether a value is made a parameter or a buffer, also inside a list or under a condition."""
     return any(isinstance(node, ast.Call) and _last(node.func) in WRAPPERS for node in ast.walk(value))
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """(target, value) of an assignment with a value; none for any other node."""
+    """Yield (target, value) of an assignment with a value; nothing for other nodes."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
@@ -71,7 +71,7 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def is_own(node: ast.AST) -> bool:
-    """Whether a node is self.something."""
+    """Return whether a node is self.something."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
@@ -94,21 +94,21 @@ PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "pa
 
 
 class Flow:
-    """Kinds of expressions at one point of a function; `run` moves down its statements. seen: every expression with its kind."""
+    """The kinds of expressions at one point of a function; `run` processes its statements in order."""
 
     def __init__(self, syntax: Syntax, known: dict[str, str]):
         self.syntax = syntax
         self.kinds = dict(known)  # name, or "self.name" → kind
-        self.backward = False  # whether a mean loss has gone backward, so that .grad holds its gradients
+        self.backward = False  # whether a mean loss was differentiated by backward(), so that .grad is its gradient
 
     def run(self, body: list[ast.stmt]) -> Iterator[ast.expr]:
-        """Every expression of the statements in order, each while the kinds are those of its place."""
+        """Yield every expression of the statements in order, while `kinds` is valid at its place."""
         for statement in body:
             inner = [value for _, value in ast.iter_fields(statement)]
             blocks = [field for field in inner if isinstance(field, list) and field and isinstance(field[0], ast.stmt)]
             handlers = getattr(statement, "handlers", [])
             if isinstance(statement, SCOPES):
-                continue  # read on its own
+                continue  # processed separately
             if isinstance(statement, (ast.For, ast.AsyncFor)):
                 self._bind_loop(statement.target, statement.iter)
             yield from self._expressions(statement)
@@ -119,7 +119,7 @@ class Flow:
                 yield from self.run(case.body)
 
     def kind(self, node: ast.AST | None) -> str:
-        """LOSS, GRADIENT, CRITERION, or empty. A product with anything but a number may undo the mean: empty."""
+        """Return LOSS, GRADIENT, CRITERION or empty; a product with anything but a number is empty."""
         if isinstance(node, ast.Name):
             return self.kinds.get(node.id, "")
         if isinstance(node, ast.Call):
@@ -180,7 +180,7 @@ class Flow:
             self._bind_loop(generator.target, generator.iter)
 
     def _bind_loop(self, target: ast.expr, source: ast.expr) -> None:
-        """`for g in grads`, and the same through zip and enumerate."""
+        """Bind the targets of `for g in grads`, also through zip and enumerate."""
         name = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
         unpacked = isinstance(target, (ast.Tuple, ast.List))
         if name == "zip" and unpacked and len(target.elts) == len(source.args):
@@ -194,7 +194,7 @@ class Flow:
             self._bind(target, kind if kind == GRADIENT else "")
 
     def _expressions(self, statement: ast.stmt) -> Iterator[ast.expr]:
-        """Expressions of one statement, not of the blocks in it; a comprehension's with its targets bound."""
+        """Yield the expressions of one statement without its blocks; comprehensions with their targets bound."""
         waiting = [child for child in ast.iter_child_nodes(statement) if isinstance(child, (ast.expr, ast.withitem))]
         while waiting:
             node = waiting.pop()
@@ -229,7 +229,7 @@ class Flow:
             self._bind(statement.target, self._arithmetic(whole))
 
     def _bind(self, target: ast.AST, kind: str) -> None:
-        """Several names at once hold gradients if what they unpack does."""
+        """Bind a target; several names that unpack a gradient are gradients."""
         if isinstance(target, ast.Name):
             self.kinds[target.id] = kind
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -242,7 +242,7 @@ class Flow:
 
 
 def _mean_reduced(call: ast.Call) -> bool:
-    """No reduction is given, or "mean" is. size_average and reduce are the old spelling: not decided."""
+    """Return whether the reduction is "mean" or the default; False for the old size_average and reduce."""
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     if open_ended(call) or named.keys() & {"size_average", "reduce"}:
         return False
@@ -251,7 +251,7 @@ def _mean_reduced(call: ast.Call) -> bool:
 
 
 def _one_sample(call: ast.Call) -> bool:
-    """Whether an argument is visibly a batch of one (x[None], x.unsqueeze(0)): then the mean is the sample's own loss."""
+    """Return whether an argument is a batch of one sample, as x[None] or x.unsqueeze(0)."""
     for argument_ in call.args:
         if isinstance(argument_, ast.Call) and getattr(argument_.func, "attr", "") == "unsqueeze":
             return True
@@ -263,5 +263,5 @@ def _one_sample(call: ast.Call) -> bool:
 
 
 def _parameters(node: ast.AST) -> bool:
-    """Whether an expression names parameters: their gradients have no sample axis."""
+    """Return whether an expression names parameters, whose gradients have no sample axis."""
     return bool(text_in(node) & PARAMETERS)

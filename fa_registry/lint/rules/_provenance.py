@@ -334,7 +334,7 @@ class NameReading:
         return NOTHING
 
     def _name(self, node: ast.Name, env: Environment) -> Value:
-        if node.id == self.context:  # whoever gets the context can read everything that is saved in it
+        if node.id == self.context:  # an expression with the context can use everything that is saved in it
             return join([Value(frozenset({UNKNOWN})), *(env[key] for key in env if key.startswith("@"))]).whole
         if node.id in env:
             return env[node.id]
@@ -420,7 +420,7 @@ class NameReading:
         return join([NOTHING, *(self.value(child, env) for child in inner)]).whole
 
     def _closure(self, node: ast.AST, env: Environment) -> Value:
-        """A function inside: whatever its body names."""
+        """Return the value of a nested function: all names in its body."""
         body = node.body if isinstance(node.body, list) else [node.body]
         names = [part for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)]
         return replace(join([NOTHING, *(self._name(name, env) for name in names)]).whole, products=frozenset())

@@ -1,4 +1,4 @@
-"""Pitfall 9: an accuracy of the one batch that diagnostics are measured on."""
+"""Pitfall 9: an accuracy of the single batch that diagnostics are measured on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNOR
 
 
 class BatchAccuracy(LintRule):
-    """Fires on an accuracy against labels of one batch, taken by `next(iter(…))` or named as what diagnostics are measured on.
+    """Report an accuracy on one batch, from `next(iter(…))` or named as a batch for diagnostics.
 
-    Only in texts on feedback alignment: elsewhere the accuracy of one batch is a look at the training's progress.
+    This applies only to texts on feedback alignment: elsewhere the accuracy of one batch shows the training's progress.
     """
 
     card = RuleCard(
@@ -29,13 +29,13 @@ class BatchAccuracy(LintRule):
         title="accuracy on the evaluation batch",
         why="norms and cosines are measured on one fixed batch; an accuracy of the same few hundred samples varies by percents "
         "from the test set's, and often was seen in training",
-        fix="count over the whole test set; keep the fixed batch for norms and Γ, and say of each figure what it is measured on",
-        cannot_see="a batch that is handed to a function under a general name, a slice of the test set, a loader with one batch",
+        fix="count over the whole test set; keep the fixed batch for norms and Γ, and state for each metric what it is measured on",
+        cannot_see="a batch that is passed to a function under a general name, a slice of the test set, a loader with one batch",
     )
     text = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Accuracies whose labels are those of one batch."""
+        """Yield the accuracies whose labels are those of one batch."""
         if not on_alignment(syntax):
             return
         for node, label in accuracies(syntax):
@@ -46,7 +46,7 @@ class BatchAccuracy(LintRule):
 
 
 def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
-    """Whether a name holds samples of one batch: by its own name, or as every place that sets it takes the next of a loader."""
+    """Return whether a name is of one batch: by the name itself, or if every assignment calls next()."""
     if NAMED.fullmatch(label.id):
         return True
     scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
@@ -68,12 +68,12 @@ def _is_parameter(scope: ast.AST, name: str) -> bool:
 
 
 def _moves(node: ast.AST, name: str) -> bool:
-    """`y = y.to(device)`: the same samples under the same name."""
+    """Return whether an assignment keeps the samples under the same name, as `y = y.to(device)`."""
     return isinstance(node, ast.Assign) and name in text_in(node.value)
 
 
 def _takes_next(node: ast.AST) -> bool:
-    """`x, y = next(iter(loader))`, or a part of it."""
+    """Return whether an assignment calls next(), as `x, y = next(iter(loader))`."""
     calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
     return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
 

@@ -19,13 +19,12 @@ COSINES = {
 }
 PARTIALS = ("functools.partial",)
 DEFAULT = 1e-8
-HARMLESS_BELOW = 1e-10  # gradients of 1e-10 are what a deep network really has
+HARMLESS_BELOW = 1e-10  # deep networks do have gradients of 1e-10
 
 
 class ClampedCosine(LintRule):
-    """Fires on torch's cosine with the default eps, or one of at least 1e-10, and on one written out by hand with such a floor.
-
-    An eps the tree cannot evaluate is trusted.
+    """Report torch's cosine with an eps of at least 1e-10, as by default, and handwritten ones too.
+    An eps that the tree cannot evaluate is trusted.
     """
 
     card = RuleCard(
@@ -41,7 +40,7 @@ class ClampedCosine(LintRule):
     text = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
+        """Yield calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
         for call, name in syntax.calls():
             target, shift = name, 0
             if name in PARTIALS and call.args:

@@ -1,4 +1,4 @@
-"""Pitfall 7, in a model's own backward pass: the "gradient" that autograd returns is the feedback's signal."""
+"""Pitfall 7, in a custom backward pass: the "gradient" that autograd returns is the feedback's signal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ REFERENCE = re.compile(
 
 
 class CustomBackward(LintRule):
-    """Report a custom autograd Function without its weight in the backward pass, and alignments with such a model's `.grad`.
+    """Report custom autograd Functions without their weight in the backward pass.
 
-    A text that measures with `gradient="forward"` needs no report of the Function. An alignment between two gradients is
-    trusted: one of them may be that of a second model with an exact backward pass.
+    Alignments with the `.grad` of such a model are reported too. A text that measures with `gradient="forward"` needs no report of
+    the Function. An alignment between two gradients is trusted: one of them may be that of a second model with an exact backward
+    pass.
     """
 
     card = RuleCard(
@@ -37,7 +38,7 @@ class CustomBackward(LintRule):
         pitfall=7,
         name="custom-backward",
         title="a custom backward that is not the gradient",
-        why="autograd takes a custom backward at its word: `.grad` of everything below such a layer is the feedback's own signal, "
+        why="autograd does not check a custom backward: `.grad` of everything below such a layer is the feedback's signal, "
         "so its cosine with the feedback is 1.0, and norms, gain and fidelity are the feedback's too",
         fix='take the true gradient from the forward computation, `fa_registry.adapt(model, …, gradient="forward")`, '
         "and measure the feedback against that",
@@ -48,7 +49,7 @@ class CustomBackward(LintRule):
     text = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Functions first, then the alignments that take their signal for the gradient."""
+        """Yield Functions first, then the alignments that use their signal as the gradient."""
         functions = list(feedback_functions(syntax))
         if not functions:
             return
@@ -58,12 +59,12 @@ class CustomBackward(LintRule):
 
 
 def _asks_for_forward(keyword: ast.keyword) -> bool:
-    """`gradient="forward"`."""
+    """Return whether the keyword is `gradient="forward"`."""
     return keyword.arg == "gradient" and isinstance(keyword.value, ast.Constant) and keyword.value.value == "forward"
 
 
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
-    """Cosines of a model's `.grad` with something that is no gradient itself."""
+    """Yield cosines of a model's `.grad` with a vector that is not a gradient itself."""
     pairs = list(_pairs(syntax))
     values = observe(syntax, [side for _, sides in pairs for side in sides])
     for node, sides in pairs:
@@ -78,7 +79,7 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
 
 
 def _pairs(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """Every cosine with its two vectors: torch's, a function that is called one, a product over norms."""
+    """Yield every cosine with its two vectors: torch's, a function with such a name, a product over norms."""
     layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
     for call, name in syntax.calls():
         left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
@@ -106,7 +107,7 @@ def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """The two vectors of `a @ b`, `a * b`, `torch.dot(a, b)`, `a.dot(b)` and `einsum("…", a, b)`."""
+    """Return the vectors of `a @ b`, `a * b`, `torch.dot(a, b)`, `a.dot(b)`, `einsum("…", a, b)`, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
         return node.left, node.right
     if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
@@ -118,13 +119,13 @@ def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_own_gradient(value: Value) -> bool:
-    """Whether a value is computed from `.grad`, and from that of no model that is called a reference."""
+    """Return whether a value is computed from `.grad`, but not from that of a model named as a reference."""
     owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
     return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
 
 
 def _is_reference(node: ast.expr, value: Value) -> bool:
-    """Whether a vector is a gradient, or is called one without a word of feedback: `fa_grad` is the feedback's."""
+    """Return whether a vector is a gradient, or is named so; `fa_grad` is a name of feedback."""
     if any(name.endswith(".grad") for name in value.names):
         return True
     text = {*text_in(node), *(word for name in value.names for word in name.split("."))}

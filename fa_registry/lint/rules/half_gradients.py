@@ -10,17 +10,17 @@ from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
 AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
-CUDA_AUTOCASTS = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")  # float16 unless told otherwise
+CUDA_AUTOCASTS = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")  # float16 by default
 DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.func.vjp", "torch.func.jacrev")
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
 
 
 class HalfGradients(LintRule):
-    """Fires where a module computes in float16 and also takes gradients that no GradScaler has scaled.
+    """Report casts to float16 in a module that also takes gradients without a GradScaler.
 
-    A loss that goes through scaler.scale(…) (or apex's scale_loss) is exempt: scaling is what keeps small gradients above
-    the underflow. One unscaled backward in the same module, and every cast stands. Casts under no_grad do not count.
+    A loss that passes through scaler.scale(…) (or apex's scale_loss) is exempt, because scaling avoids the underflow of small
+    gradients. One unscaled backward call in the module is enough to report every cast. Casts under no_grad do not count.
     """
 
     card = RuleCard(
@@ -35,7 +35,7 @@ class HalfGradients(LintRule):
     text = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """The casts of a text, if it also takes gradients that nothing has scaled."""
+        """Yield the casts of a text, if it also takes unscaled gradients."""
         casts = [(call, what) for call, name in syntax.calls() if (what := _cast(syntax, call, name))]
         casts = [(call, what) for call, what in casts if not _without_gradient(syntax, call)]
         taken = _unscaled_gradient(syntax) if casts else None
@@ -47,7 +47,7 @@ class HalfGradients(LintRule):
 
 
 def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
-    """What makes a call one to float16; empty if it is none."""
+    """Return how a call computes in float16; empty if it does not."""
     if name in (*AUTOCASTS, *CUDA_AUTOCASTS):
         return _autocast(syntax, call, name)
     method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
@@ -86,7 +86,7 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
-    """The first call that takes gradients of something no scaler has scaled."""
+    """Return the first call that takes gradients of an unscaled loss, or None."""
     scaled = _scaled_names(syntax)
     taken = []
     for call, name in syntax.calls():
@@ -102,7 +102,7 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
 
 
 def _scaled_names(syntax: Syntax) -> set[str]:
-    """Names set to scaler.scale(loss), and those of `with scale_loss(loss, optimizer) as name`."""
+    """Return the names set to scaler.scale(loss) or by `with scale_loss(loss, optimizer) as name`."""
     names = set()
     for node in syntax.every(ast.Assign):
         if _scales(node.value):

@@ -13,10 +13,10 @@ NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.lina
 
 
 class MeanReduced(LintRule):
-    """Fires on a norm along the sample's axes of a gradient of a mean-reduced loss, all within one function.
+    """Report per-sample norms of a gradient of a mean-reduced loss, all within one function.
 
-    Gradients of parameters have no sample axis and do not count, nor does a norm along axis 0, nor a batch of one. A
-    product with anything but a number may give the factor N back, and ends the trail.
+    Gradients of parameters do not count, because they have no sample axis; a norm along axis 0 and a batch of one do not count
+    either. A product with anything but a number is not followed further, because it may restore the factor N.
     """
 
     card = RuleCard(
@@ -24,8 +24,8 @@ class MeanReduced(LintRule):
         pitfall=8,
         name="mean-reduced",
         title="per-sample norms of a mean-reduced gradient",
-        why="the mean over N samples divides every sample's gradient by N: the figure depends on the batch size, and no floor "
-        "or comparison holds at another one",
+        why="the mean over N samples divides every sample's gradient by N: the metric depends on the batch size, and floors "
+        "and comparisons are not valid at another one",
         fix='differentiate the sum (reduction="sum"), or multiply by the number of samples',
         cannot_see="a loss or a norm in another function, a hook, gradients multiplied back later, norms written out by hand",
     )
@@ -36,7 +36,7 @@ class MeanReduced(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Norms along sample axes of what each function computes as the gradient of a mean."""
+        """Yield norms along sample axes of gradients of a mean, function by function."""
         module = Flow(syntax, {})
         yield from _in(module, syntax.tree.body)
         shared = {name: kind for name, kind in module.kinds.items() if kind == CRITERION} | _criteria(syntax)
@@ -54,7 +54,7 @@ def _in(flow: Flow, body: list[ast.stmt]) -> Iterator[Hit]:
 
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
-    """The tensor whose norm a call takes along literal axes other than 0."""
+    """Return the tensor whose norm a call computes along literal axes other than 0, or None."""
     name = syntax.resolve(call.func)
     if name in NORMS:
         tensor, axes = argument(call, 0, "input", "A", "x"), argument(call, 2, "dim", "axis")
@@ -68,7 +68,7 @@ def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
 
 
 def _criteria(syntax: Syntax) -> dict[str, str]:
-    """self.criterion = nn.CrossEntropyLoss() of any class, as "self.criterion"."""
+    """Return assignments such as self.criterion = nn.CrossEntropyLoss() of any class, as "self.criterion"."""
     flow = Flow(syntax, {})
     return {
         f"self.{target.attr}": CRITERION

@@ -1,4 +1,4 @@
-"""Pitfall 1: a −1 meant as the dimension is taken as p."""
+"""Pitfall 1: a −1 meant as the dimension is used as the order p."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.syntax import Syntax, argument, number, open_ended
 
-# Dotted name → the negative orders that are meant there: a matrix has a smallest singular value (−2).
+# Dotted name → the negative orders that are intended there: a matrix has a smallest singular value (−2).
 FUNCTIONS = {
     "torch.norm": (),
     "torch.functional.norm": (),
@@ -22,10 +22,10 @@ NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "ten
 
 
 class NegativeNorm(LintRule):
-    """Fires on a negative whole number passed by position as the order of a torch norm, without a dimension.
+    """Report a negative integer passed by position as the order of a torch norm, without a dimension.
 
-    `p=-1` by name is someone who wants that order; −1.0 can be no dimension; `x.norm(-1, 0)` shows that its author
-    knows where the dimension goes. numpy's norm(x, -1) is a matrix norm of its own and no tensor.
+    `p=-1` by name is intended as the order; −1.0 cannot be a dimension; in `x.norm(-1, 0)` the dimension is at its position.
+    numpy's norm(x, -1) is a matrix norm, and its argument is not a tensor.
     """
 
     card = RuleCard(
@@ -42,7 +42,7 @@ class NegativeNorm(LintRule):
     text = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Calls of a torch norm with a negative whole number as its order and no dimension."""
+        """Yield calls of a torch norm with a negative integer as its order and no dimension."""
         for call, name in syntax.calls():
             allowed = FUNCTIONS.get(name)
             first = 1 if allowed is not None else 0
@@ -56,7 +56,7 @@ class NegativeNorm(LintRule):
 
 
 def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
-    """Whether this may be Tensor.norm: an unknown object's method, neither a module's function nor self's own."""
+    """Return whether this may be Tensor.norm: a method of an unknown object, not of a module or of self."""
     function = call.func
     if name or not isinstance(function, ast.Attribute) or function.attr != "norm":
         return False
@@ -66,12 +66,15 @@ def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
     if syntax.resolve(root).split(".")[0] in NOT_TENSORS:
         return False
     if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls"):
-        return False  # its class's own method or layer called norm
+        return False  # a method or layer of its class called norm
     return _about_tensors(syntax.names.packages)
 
 
 def _about_tensors(packages: frozenset[str]) -> bool:
-    """Whether an unknown object may be a tensor: torch is imported, or only what has no objects with a norm of their own."""
+    """Return whether an unknown object may be a tensor, by the imported packages.
+
+    That is if torch is imported, or only packages without objects that have a norm.
+    """
     return "torch" in packages or packages <= HARMLESS
 
 

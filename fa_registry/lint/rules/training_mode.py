@@ -1,4 +1,4 @@
-"""Pitfall 12: dropout and BatchNorm in training mode while something is measured."""
+"""Pitfall 12: dropout and BatchNorm in training mode during a measurement."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TRAINS = ("backward", "step")
 
 
 class TrainingMode(LintRule):
-    """Fires once in a file that builds a model with dropout or BatchNorm, measures it, and nowhere switches to eval mode.
+    """Report once a file that measures a model with dropout or BatchNorm and never switches to eval mode.
 
-    Measured is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.
+    A measurement is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.
     """
 
     card = RuleCard(
@@ -35,14 +35,14 @@ class TrainingMode(LintRule):
         name="training-mode",
         title="measuring in training mode",
         why="dropout draws another network for each forward, and BatchNorm mixes the samples of a batch and moves its averages: "
-        "the figures change with the batch and with every look, and the look changes the model",
+        "the metrics change with the batch and with every forward pass, and each forward pass changes the model",
         fix="model.eval() before measuring, and model.train() after",
         cannot_see="a model that another file builds, or switches; whether eval() is called before this measurement or another",
     )
     text = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """The first measurement, if there is a layer that minds and nothing that switches it."""
+        """Yield the first measurement, if a layer depends on the mode and the mode is never switched."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
         if layer is None or any(_switches(node) for node in syntax.parents):
             return
@@ -74,7 +74,7 @@ def _trains(function: ast.AST) -> bool:
 
 
 def _switches(node: ast.AST) -> bool:
-    """`model.eval()`, `model.train(False)`, `model.train(mode)`, `layer.training = …`."""
+    """Return whether a node is `model.eval()`, `model.train(False)` or `layer.training = …`."""
     if isinstance(node, ast.Attribute) and node.attr == "training" and isinstance(node.ctx, ast.Store):
         return True
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):

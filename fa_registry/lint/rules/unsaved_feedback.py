@@ -1,4 +1,4 @@
-"""Pitfall 7: feedback that no checkpoint holds, and the Γ of 1.0 that hides it."""
+"""Pitfall 7: feedback that is in no checkpoint, and the Γ of 1.0 that hides it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from fa_registry.lint.syntax import Syntax, argument
 
 
 class UnsavedFeedback(LintRule):
-    """Fires on a random feedback matrix that is a plain attribute of an nn.Module, and on a Γ of 1.0 for missing feedback.
-
-    A class that registers anything under a computed name, or brings its own state_dict, is left alone.
+    """Report feedback in plain attributes of an nn.Module, and a Γ of 1.0 for missing feedback.
+    A class that registers anything under a computed name, or defines state_dict, is not checked.
     """
 
     card = RuleCard(
@@ -22,10 +21,10 @@ class UnsavedFeedback(LintRule):
         pitfall=7,
         name="unsaved-feedback",
         title="feedback that is not in the state dict",
-        why="Γ is a cosine with the B of the training; once that B is lost no later Γ means anything, and a default of 1.0 "
+        why="Γ is a cosine with the B of the training; once that B is lost, a later Γ has no meaning, and a default of 1.0 "
         "reports perfect alignment for a run that cannot be measured",
         fix='self.register_buffer("B", torch.randn(…)) so that it is saved, moved and hashed; Γ without it is N/A with a reason',
-        cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or drawn again from a kept seed",
+        cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or re-initialised from a stored seed",
     )
     text = (
         ("torch", "eedback", "dfa", "DFA"),
@@ -33,7 +32,7 @@ class UnsavedFeedback(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Plain attributes of modules first, then the defaults of Γ."""
+        """Yield plain attributes of modules first, then the defaults of Γ."""
         for owner in torch_modules(syntax):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):
@@ -42,7 +41,7 @@ class UnsavedFeedback(LintRule):
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
-    """Random matrices with a feedback's name that the class keeps outside of its state dict."""
+    """Yield random matrices with a name of feedback that are not in the state dict of the class."""
     drawn = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
@@ -59,7 +58,7 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
 
 
 def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str]) -> Iterator[Hit]:
-    """self.B.append(torch.randn(…)) and self.register_buffer("B", …, persistent=False)."""
+    """Yield self.B.append(torch.randn(…)) and self.register_buffer("B", …, persistent=False)."""
     target, method = call.func.value, call.func.attr
     if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
         if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
@@ -76,14 +75,14 @@ def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
-    """(function, name) of local variables that hold random numbers, drawn or filled in."""
+    """Return (function, name) of local variables with random numbers, drawn or filled in place."""
     drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
     names = [target for target in (*drawn, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
     return {(syntax.function_of(name), name.id) for name in names}
 
 
 def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """NAME of self.NAME, self.NAME[…] or, in the class body, NAME; empty for anything else."""
+    """Return NAME of self.NAME, self.NAME[…] or, in the class body, NAME; empty for anything else."""
     target = target.value if isinstance(target, ast.Subscript) else target
     if is_own(target):
         return target.attr
@@ -92,7 +91,7 @@ def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
 
 
 def _filled(syntax: Syntax, owner: ast.ClassDef) -> list[ast.AST]:
-    """What the class fills with random numbers in place."""
+    """Return the targets that the class fills with random numbers in place."""
     calls = (node for node in ast.walk(owner) if isinstance(node, ast.Call))
     return [target for target in (filled_in_place(syntax, call) for call in calls) if target is not None]
 

@@ -1,6 +1,6 @@
-"""Reports for machines: one file a format, and the schemas that describe them.
+"""Reports for machines: one file per format, and the schemas that describe them.
 
-A new format is a module here with a `FILE`, and its name in `report_files`: audits write it, and their first page links it.
+A new format is a module here with a `FILE`, listed in `report_files`: audits write it, and their first page links it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from fa_registry.records import AuditReport
 
 @dataclass(frozen=True)
 class ReportFile:
-    """A file that every audit writes. words: what its link says. recorded: it holds the report as it was recorded, else without
-    the figures of runs that are not what was sealed with them.
+    """A file that every audit writes.
+
+    Args:
+        description: The text of its link.
+        recorded: Whether it contains the report as recorded; otherwise without runs that differ from their recorded files.
     """
 
     name: str
@@ -25,7 +28,7 @@ class ReportFile:
 
 
 def report_files() -> tuple[ReportFile, ...]:
-    """In the order in which they are written and linked. The report itself is last: who finds it finds all."""
+    """Return the files in writing order; audit.json is last, so that it exists only with the others."""
     from fa_registry.reporting.files import audit_json, csv, junit
 
     return (csv.FILE, junit.FILE, audit_json.FILE)

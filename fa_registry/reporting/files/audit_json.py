@@ -1,4 +1,4 @@
-"""audit.json: the whole report without loss, written run by run, so that ten thousand runs need no giant text in memory."""
+"""audit.json: the whole report without loss, written run by run to limit memory for ten thousand runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files import ReportFile
 from fa_registry.text_safety import json_text
 
-# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
+# Written with one line per field and per list entry, so that a diff of two audits shows the run; all else is one line.
 LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 
 def write_report(report: AuditReport, path: Path) -> None:
-    """Write what jsonio.decode reads back as an equal report. Raises ValueError for a number that is not finite."""
+    """Write a report for jsonio.decode without loss; raise ValueError for a number that is not finite."""
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(map(json_text, pieces(report)))
         stream.write("\n")
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """The JSON text of a report, in pieces of about a run."""
+    """Yield the JSON text of a report, in pieces of about one run."""
     if isinstance(value, LAID_OUT):
         for place, field in enumerate(fields(value)):
             yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
@@ -40,7 +40,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """What json writes of a record, one level deep: it asks again for what it finds inside."""
+    """Return a record for json, one level deep; json calls this again for the values inside."""
     if hasattr(value, "__json__"):
         return value.__json__()
     if is_dataclass(value):

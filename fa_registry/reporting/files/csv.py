@@ -1,4 +1,4 @@
-"""audit.csv: one line a run, RFC 4180, UTF-8. A number that does not exist is an empty cell, its reason in `reasons`."""
+"""audit.csv: one line per run, RFC 4180, UTF-8; missing numbers are empty, with reasons in `reasons`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fa_registry.text_safety import escape_control, json_text
 
 REASONS = "reasons"
 EXCLUDED = "excluded"
-# What a spreadsheet would calculate (OWASP, CSV injection), whatever blanks stand before it; a leading ' too, so that the
-# ' put before such a text can be taken off again.
+# Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks; a leading ' too, so that the ' put
+# before such a text can be removed again.
 CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']")
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
-    """Write every judged run, then what was selected and could not be judged (status `excluded`)."""
+    """Write every judged run, then the selected runs that could not be judged (status `excluded`)."""
     chosen = columns(report)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
@@ -36,12 +36,12 @@ def write_csv(report: AuditReport, path: Path) -> None:
 
 
 def guarded(text: str) -> str:
-    """The text with a ' before it where a spreadsheet would calculate it, or where it begins with one anyway."""
+    """Return the text with a ' before it if a spreadsheet would calculate it, or if it begins with a '."""
     return f"'{text}" if CALCULATED.match(text) else text
 
 
 def unguarded(cell: str) -> str:
-    """The text that a text cell of audit.csv stands for."""
+    """Return the text of a text cell of audit.csv, without the ' of `guarded`."""
     return cell.removeprefix("'")
 
 
@@ -55,12 +55,12 @@ def _written(cell: CsvCell) -> str:
     if isinstance(cell, str):
         return guarded(escape_control(cell))
     if isinstance(cell, Reading):
-        return "" if cell.value is None else repr(cell.value)  # repr reads back as the very same number
+        return "" if cell.value is None else repr(cell.value)  # repr is read back as exactly the same number
     return str(cell)
 
 
 def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
-    """A run that was not judged is no number anywhere, and still no run that a table may drop in silence."""
+    """Return the line of a run that was not judged: it has no numbers, but a table must not omit it."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
     known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
     return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
@@ -69,20 +69,25 @@ def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) 
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """JSON, column → why it is empty; nothing where nothing is missing."""
+    """Return JSON, column → why it is empty; an empty text if no number is missing."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
-# The columns of audit.csv: what stands in each, in which unit, and how it is read from a run.
+# The columns of audit.csv: content, unit, and how each is read from a run.
 
 
 TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
-FIRST = "the epoch at which it first fires; empty where it never does, or where it is not followed by epoch"
+FIRST = "the epoch at which it first fires; empty if it never does, or if it is not evaluated by epoch"
 
 
 @dataclass(frozen=True)
 class CsvRowSource:
-    """What a line is read from. verdicts: one an edition, the leading one first; findings: by the leading edition's rules."""
+    """The source of a line.
+
+    Args:
+        verdicts: One per edition, the leading one first.
+        findings: By the leading edition's rules.
+    """
 
     report: AuditReport
     run: RunAudit
@@ -96,7 +101,11 @@ CsvCell = str | int | float | bool | Reading
 
 @dataclass(frozen=True)
 class CsvColumn:
-    """kind: text, integer, number or boolean. A Reading without a value leaves the cell empty and says why in `reasons`."""
+    """A column of audit.csv; a Reading without a value is an empty cell, with the reason in `reasons`.
+
+    Args:
+        kind: text, integer, number or boolean.
+    """
 
     name: str
     description: str
@@ -120,8 +129,8 @@ def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
 WHO = (
     CsvColumn("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
     CsvColumn("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
-    CsvColumn("selection", "what was audited, in words", TEXT, lambda row: row.report.selection),
-    CsvColumn("setting", "what runs are compared within, in words", TEXT, lambda row: row.run.record.setting),
+    CsvColumn("selection", "which runs were audited, as text", TEXT, lambda row: row.report.selection),
+    CsvColumn("setting", "the setting within which runs are compared", TEXT, lambda row: row.run.record.setting),
     _spec("method", "the credit rule"),
     CsvColumn("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
     _spec("control", "none, or which control this run is"),
@@ -132,7 +141,7 @@ WHO = (
     ),
     _spec("dataset", "the data set"),
     _spec("seed", "of the run", WHOLE),
-    _spec("epochs", "asked for", WHOLE),
+    _spec("epochs", "requested", WHOLE),
     CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
 )
 JUDGED = (
@@ -145,7 +154,7 @@ JUDGED = (
     CsvColumn(
         "integrity", "verified, mismatch, unverifiable or trusted", TEXT, lambda row: row.run.record.integrity.state
     ),
-    CsvColumn("edition", "whose rules lead", TEXT, lambda row: describe_edition(row.report.edition)),
+    CsvColumn("edition", "the leading edition", TEXT, lambda row: describe_edition(row.report.edition)),
     CsvColumn("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
     CsvColumn(
         "outcome",
@@ -155,7 +164,7 @@ JUDGED = (
     ),
     CsvColumn("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
 )
-NUMBERS = {  # column → its quantity
+NUMBERS = {  # column → its metric
     "accuracy": "accuracy",
     "frozen_accuracy": "frozen_accuracy",
     "margin_pp": "margin_pp",
@@ -168,7 +177,7 @@ NUMBERS = {  # column → its quantity
 
 
 def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
-    """The columns of a report in their order: which rules, editions, aggregates of Γ and further numbers there are is its own."""
+    """Return the columns of a report in order, for its rules, editions, aggregates of Γ and other metrics."""
     editions = tuple(
         describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
     )
@@ -191,9 +200,11 @@ def columns_of(
     others: Sequence[Metric],
     known: Known = NONE,
 ) -> tuple[CsvColumn, ...]:
-    """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ.
+    """Return the columns for these editions, rules of the leading edition, and aggregates of Γ.
 
-    others: what a run has one number of and no column here. One of the name of a column that is there has a `_2` behind it.
+    Args:
+        editions: The leading one first.
+        others: Metrics with one number per run and no column yet; if the name is used already, it gets the suffix `_2`.
     """
     ours = _ours(editions, rules, gammas)
     taken = {column.name for column in ours}
@@ -212,7 +223,7 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
 
 
 def rows(report: AuditReport) -> Iterator[CsvRowSource]:
-    """One a judged run, in the report's order."""
+    """Yield one row per judged run, in the report's order."""
     frozen = Frozen.of(report)
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
@@ -221,7 +232,7 @@ def rows(report: AuditReport) -> Iterator[CsvRowSource]:
 
 
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
-    """Two files of a user's may give their editions one name: the later then has its place behind it."""
+    """Return the column of an edition's verdict, with its position if an earlier one has the same name."""
     name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
     return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
 
@@ -232,7 +243,7 @@ def _gamma(name: str) -> CsvColumn:
 
 
 def _rule(rule: str) -> Iterator[CsvColumn]:
-    """Five columns a rule of the leading edition; a run that it did not judge leaves them empty."""
+    """Yield five columns for a rule of the leading edition, empty for runs that it did not judge."""
     absent = Reading(None, f"{rule} did not judge this run")
 
     def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
@@ -241,22 +252,22 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
         )
 
     yield column("outcome", "pass, warn, fail, error, not_applicable, skipped or waived", TEXT, lambda one: one.outcome)
-    yield column("state", "the rule's word for what it saw", TEXT, lambda one: one.state)
+    yield column("state", "the rule's name for its result", TEXT, lambda one: one.state)
     yield column(
         "observed",
-        "what the rule saw, in its own unit: of this run, or over as many seeds as `seeds_` says",
+        "the value that the rule compared, in its unit: of this run, or over the number of seeds in `seeds_`",
         NUMBER,
         lambda one: one.observed,
     )
     yield column(
         "seeds",
-        "how many runs `observed` is the mean of: 1 is this run alone; else it stands in the line of each of them; 0: no mean",
+        "number of runs that `observed` is the mean of, repeated in the line of each of them; 1: this run alone; 0: no mean",
         WHOLE,
         lambda one: one.seeds,
     )
     yield column(
         "first_fire",
-        "the epoch at which it first fires; empty where it never does or is not followed by epoch",
+        "the epoch at which it first fires; empty if it never does or is not evaluated by epoch",
         WHOLE,
         _first_fire,
     )
@@ -266,4 +277,4 @@ def _first_fire(finding: Finding) -> CsvCell:
     return "" if finding.first_fire is None else finding.first_fire
 
 
-FILE = ReportFile("audit.csv", "one line a run, for a spreadsheet", write_csv)
+FILE = ReportFile("audit.csv", "one line per run, for a spreadsheet", write_csv)

@@ -1,9 +1,9 @@
-"""junit.xml: an audit as a test report, for the machines that show those. No clock: the same audit gives the same bytes.
+"""junit.xml: an audit as a test report, without times, so that the same audit gives the same bytes.
 
-A suite is a method in a setting, a case is a rule's finding on a run. JUnit knows four outcomes, the rules seven:
-pass → passed; warn → passed, its sentence in system-out; fail → failure, but one that the verdict does not look at as warn;
-error → error; not_applicable, skipped, waived → skipped. Beside the rules every run has a case `integrity`, and a run that
-could not be judged is an error: a test report in which everything passed must not have left anything out.
+A suite is a method in a setting, a case is a rule's finding on a run. JUnit has four outcomes, the rules have seven:
+pass → passed; warn → passed, with its sentence in system-out; fail → failure, but as warn if the rule does not gate;
+error → error; not_applicable, skipped, waived → skipped. Every run also has a case `integrity`. A run that could not be
+judged is an error, so that a test report never passes by leaving runs out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # att
 
 
 def write_junit(report: AuditReport, path: Path) -> None:
-    """Write the report suite by suite, behind the counts of the whole, which are known when the last one is made."""
+    """Write the total counts, then the suites; the totals are known only after the last suite."""
     total = Counter(dict.fromkeys(("tests", *COUNTS), 0))
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as body,
@@ -50,7 +50,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
 
 
 def suites(report: AuditReport) -> Iterator[Element]:
-    """One a method and setting, in the pages' order, then one of the runs that were not judged, if there are any."""
+    """Yield one suite per method and setting, in the pages' order, then one of the runs not judged."""
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
         yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])
@@ -83,7 +83,7 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
 
 
 def _finding(case: Element, finding: Finding) -> Element:
-    """What the rule says, in the element of its outcome; a pass says it too, for whoever looks."""
+    """Add the finding's text to the case, in the element of its outcome; also for a pass."""
     text = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, text, finding.sentence)
@@ -112,7 +112,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 
 def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -> None:
-    """JUnit's skipped has a message alone; failure and error have a type too."""
+    """Add the outcome to the case: in JUnit, failure and error have a type, skipped has only a message."""
     typed = tag != "skipped"
     element = _element(tag, message=message or text, **({"type": kind} if typed else {}))
     element.text = escape_control(text if typed else f"{kind}\n{text}")

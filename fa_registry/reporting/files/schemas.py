@@ -1,6 +1,6 @@
-"""What an audit's files hold, for machines: the JSON Schemas (2020-12) of audit.json and of a diff, and docs/audit-json.md.
+"""JSON Schemas (2020-12) of audit.json and of a diff, and the page docs/audit-json.md.
 
-pydantic makes the schemas of the records that it reads; the words are the records' own, those below a field the field's.
+pydantic generates the schemas of the records; the descriptions are the docstrings of the records and of their fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REFERENCE = "#/$defs/"
 
 
 class OfRecords(GenerateJsonSchema):
-    """pydantic's schemas, less the titles that it makes of names, and with our own way of writing a default."""
+    """pydantic's schemas without titles derived from names, and with defaults written by jsonio."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -33,11 +33,11 @@ class OfRecords(GenerateJsonSchema):
         return jsonio.encode(default)
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """The version too, which a file has to name: an object of that release is made with it."""
+        """Return whether a field is required; `schema` is required in a file, although it has a default."""
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Closed and in the record's own words: of a record inside another one not every release of pydantic says so."""
+        """Return a closed schema with the record's docstring, which some pydantic releases omit if nested."""
         written = super().dataclass_schema(schema)
         written.pop("title", None)
         fields = {name: field | _text(field.get("description", "")) for name, field in written["properties"].items()}
@@ -49,9 +49,9 @@ def _text(text: str) -> dict[str, str]:
 
 
 def schema_of(root: type, title: str) -> dict[str, Any]:
-    """The schema of a record and of every record inside it, each once under `$defs`, by name; fields in their order.
+    """Return the schema of a record and of the records inside it, each once under `$defs`.
 
-    A field with a default may be absent, as the reader allows; a field that is not declared may not be there.
+    A field with a default may be absent, as when a file is read; a field that is not declared is not allowed.
     """
     written = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
     return {
@@ -66,39 +66,39 @@ def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".;")
 
 
-# docs/audit-json.md: the fields of audit.json, the columns of audit.csv, the outcomes in junit.xml, and what diff prints.
+# docs/audit-json.md: the fields of audit.json, the columns of audit.csv, the outcomes in junit.xml, and the output of diff.
 
 
 START = """\
-# What an audit writes for machines
+# Files of an audit for machines
 
 <!-- written by python -m fa_registry.reporting.files.schemas -->
 
-`fa-registry audit` and `fa-registry report` write files for machines beside the pages:
+`fa-registry audit` and `fa-registry report` write these files for machines next to the pages:
 
 {files}
 
-The same audit gives the same bytes. Names of runs, tags and cards are text that people wrote: escape them where you show them.
+The same audit gives the same bytes. Names of runs, tags and cards are user-supplied text: escape them where you show them.
 
 ## audit.json
 
-UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); an object has no
-fields but those listed. A field with a default may be absent in a file of an earlier release of the same schema; what is
-written now has them all. `schema` is the version: a file of another version is refused, with what to do about it.
+UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); objects have only the
+listed fields. A field with a default may be absent in a file of an earlier release of the same schema; this release writes
+all fields. `schema` is the version: a file of another version is rejected, and the message says what to do.
 The file is one object, an AuditReport.
 """
 AUDIT_CSV = """\
 ## audit.csv
 
-RFC 4180: UTF-8 without a mark, commas, CRLF, one header line. One line for every judged run, then one for every run that was
-selected and could not be judged (`status` is `excluded`). EDITION and RULE stand for what the audit used: one `verdict_`
-column an edition, the leading one first; five columns a rule of the leading edition; one for every aggregate of Γ that was
-measured; and last, one for every further number that a run has one of: what a table or a form shows and has no column of its
-own above, and what another package's diagnostic measured, by its own name.
-Numbers have every digit. A number that does not exist is an empty cell, and `reasons` says why.
+RFC 4180: UTF-8 without a byte-order mark, commas, CRLF, one header line. There is one line for every judged run, then one for
+every selected run that could not be judged (`status` is `excluded`). In the column names, EDITION and RULE are placeholders for
+the editions and rules of the audit. There is one `verdict_` column per edition, the leading one first, and five columns per rule
+of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for every
+other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party diagnostics.
+Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
 
-A text that a spreadsheet would calculate (`=`, `+`, `-`, `@`, their full-width twins, also after blanks; tab, line break)
-or that begins with `'` has a `'` put before it: take one leading `'` off a text cell and you have the text again.
+A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-`, `@`
+or their full-width forms, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.
 In pandas: `pandas.read_csv("audit.csv", keep_default_na=False, na_values=[""], dtype=…)` with `string` for text,
 `Int64` for integer, `Float64` for number, `boolean` for boolean.
 """
@@ -106,27 +106,27 @@ JUNIT = """\
 ## junit.xml
 
 A suite is a method in a setting, a case is a rule's finding on a run: `required`, `observed` and the sentence are its text.
-JUnit has fewer outcomes than the rules. Every run has a case `integrity` too (`mismatch` is an error, `unverifiable` skipped),
-and a run that could not be judged is an error in the suite `not judged`. There is no time in it. A character that is
-not seen (control, direction) stands as `⟨U+001B⟩`, as in audit.csv; audit.json has its escape, `\\u001b`.
+JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` skipped).
+A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
+(control, direction) is written as `⟨U+001B⟩`, as in audit.csv; audit.json has its escape, `\\u001b`.
 
-A failure says that a rule fired. Whether that fails the run is for the verdict: take the exit code of `fa-registry audit`.
+A failure means that a rule fired. The verdict decides whether that fails the run: use the exit code of `fa-registry audit`.
 """
 DIFF = """\
 ## fa-registry diff --json
 
-What changed from audit A to audit B, by [`diff.schema.json`](diff.schema.json). Runs are matched by run id, and those that
-were trained again by their specification. Exit code 0: nothing changed but the ids of runs that
-were trained again and the order of runs; 1: something is listed; 2: one of the two is no audit.json of this schema.
-The file is one object, an AuditDiff; the records of audit.json stand in it as they stand there.
+The changes from audit A to audit B, by [`diff.schema.json`](diff.schema.json). Runs are matched by run id, and retrained runs by
+their specification. Exit code 0: nothing changed except ids of retrained runs and the order of runs; 1: changes are listed;
+2: one of the two files is not an audit.json of this schema.
+The output is one object, an AuditDiff; it contains records of audit.json in the same form.
 """
 OTHER = Metric(
-    "QUANTITY", words="of another package's diagnostic, which a run has one of; words and unit are on its card"
+    "QUANTITY", words="a metric of a third-party diagnostic with one number per run; its card has text and unit"
 )
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the text of docs/audit-json.md."""
     return "\n".join(_lines()).rstrip() + "\n"
 
 
@@ -143,7 +143,7 @@ def _lines() -> Iterator[str]:
 
 
 def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
-    """A section a record, each after the one that it first occurs in; those that another file's part describes are left out."""
+    """Yield a section per record, after the first record that uses it, without known records."""
     definitions = schema["$defs"]
     waiting, seen = _inside(schema["$ref"]), set(known)
     while waiting:
@@ -160,7 +160,7 @@ def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]
 
 
 def _inside(schema: Any) -> list[str]:
-    """The names of the records that a schema refers to, in order."""
+    """Return the names of the records that a schema refers to, in order."""
     if isinstance(schema, str):
         return [schema.removeprefix(REFERENCE)] if schema.startswith(REFERENCE) else []
     parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
@@ -168,7 +168,7 @@ def _inside(schema: Any) -> list[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A type in a word or two, as people say it."""
+    """Return a short readable name of a type."""
     if "$ref" in schema:
         return schema["$ref"].removeprefix(REFERENCE)
     if "const" in schema:
@@ -213,7 +213,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def published() -> dict[str, str]:
-    """File name → what stands in it."""
+    """Return file name → its content."""
     return {
         "audit.schema.json": jsonio.pretty(audit_schema()),
         "diff.schema.json": jsonio.pretty(diff_schema()),
@@ -222,12 +222,12 @@ def published() -> dict[str, str]:
 
 
 def audit_schema() -> dict[str, Any]:
-    """The JSON Schema of audit.json."""
+    """Return the JSON Schema of audit.json."""
     return schema_of(AuditReport, "audit.json of fa_registry")
 
 
 def diff_schema() -> dict[str, Any]:
-    """The JSON Schema of what `fa-registry diff --json` prints."""
+    """Return the JSON Schema of the output of `fa-registry diff --json`."""
     return schema_of(AuditDiff, "fa-registry diff --json")
 
 

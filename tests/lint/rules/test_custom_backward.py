@@ -493,7 +493,7 @@ def test_the_message_says_what_was_expected_what_was_found_and_what_to_do():
     (finding,) = found(CUSTOM_BACKWARD)
     assert "for `x` expected a product with `weight`" in finding.what and "found `B`" in finding.what
     assert 'gradient="forward"' in finding.fix
-    assert "no more than the sign of `weight`" in found(SIGN)[0].what
+    assert "only the sign of `weight`" in found(SIGN)[0].what
     assert "fresh random numbers" in found(FIRES["fresh random numbers"])[0].what
     assert "a constant" in found(FIRES["a constant"])[0].what
 
@@ -538,6 +538,6 @@ def test_what_the_card_says_is_so():
     state = x.clone().requires_grad_()
     error = torch.ones(5, 3, dtype=torch.float64)
     Feedback.apply(state, weight, back).sum().backward()
-    assert torch.equal(state.grad, error @ back)  # the "gradient" is the feedback's own signal: Γ = 1
+    assert torch.equal(state.grad, error @ back)  # the "gradient" is the feedback's signal: Γ = 1
     assert not torch.allclose(state.grad, error @ weight)
     assert RULE.card.pitfall == 7
