@@ -21,9 +21,9 @@ from benchmarks.timing import Spread
 PAGE = ROOT / "docs" / "performance.md"
 HEAD = """# Performance
 
-Read the ratios of timings taken in turns: machines are shared and noisy, so seconds are less reliable. `python -m benchmarks.performance`
-writes this page from docs/measured/. Every section names the command that measures it, the machine and the date. Every aim states whether
-it is met. `python -m benchmarks.record` repeats all measurements of a processor.
+Read the ratios of timings taken in turns: machines are shared and noisy, so seconds are less reliable.
+`python -m benchmarks.performance` writes this page from docs/measured/. Every section names the command that measures it, the
+machine and the date. Every aim states whether it is met. `python -m benchmarks.record` repeats all measurements of a processor.
 """
 SPREAD = [line(["what", "median", "least", "largest", "aim"]), "|---|---:|---:|---:|---|"]
 
@@ -132,7 +132,7 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
         "The metrics need these passes: in every epoch a forward pass of the test set, and a forward and a backward pass of the\n"
         "evaluation batch in both precisions. A step needs nearly three products a sample and layer, a test sample one. CIFAR has\n"
         "10,000 test samples and 50,000 training samples, so the test set costs about 1/15 of training. Digits has 360 test and\n"
-        "128 evaluation samples and 1,437 training samples: the float32 passes alone exceed the aim. A cheaper metric would be\n"
+        "128 evaluation samples and 1,437 training samples: the float32 passes alone are above the aim. A cheaper metric would be\n"
         "another metric: an accuracy of fewer images, a fidelity of fewer epochs.\n"
     )
 
@@ -142,8 +142,8 @@ def _card() -> Iterator[str]:
     yield from _launches()
     measured = recorded(gpu.MEASURED)
     if measured is None:
-        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it where there is"
-        yield "one, and `python -m benchmarks.gpu --record` puts it here; until then this page claims nothing about a GPU.\n"
+        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it on a machine"
+        yield "with one, and `python -m benchmarks.gpu --record` puts it here; until then this page claims nothing about a GPU.\n"
         return
     found = gpu.Gpu.of(measured)
     yield where(measured, "benchmarks.gpu") + "\n"
@@ -155,8 +155,8 @@ def _launches() -> Iterator[str]:
     if kept is None:
         yield "Operations not counted yet: `python -m benchmarks.operations --record`.\n"
         return
-    yield "Operations that a training step sends to the device, without views and allocations. They limit the step of a small network"
-    yield f"(resmlp D = 256, L = 4; counted on a CPU, torch {kept['versions']['torch']}, {kept['date']},"
+    yield "Operations that a training step sends to the device, without views and allocations. They limit the step of a small"
+    yield f"network (resmlp D = 256, L = 4; counted on a CPU, torch {kept['versions']['torch']}, {kept['date']},"
     yield "`python -m benchmarks.operations --record`):\n"
     yield line(["method", "operations", "/ bp", f"≤ {operations.TARGET:g}"])
     yield "|---|---:|---:|---|"
