@@ -96,7 +96,7 @@ def render(measured: Mapping[str, Any]) -> str:
         f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.calibration --record`: "
         f"{sum(1 for _ in rows)} method × setting groups of three seeds.",
         "",
-        f"| quantity | healthy ({CLASSES['healthy']}) | exploding ({CLASSES['exploding']}) | threshold in {OURS} |",
+        f"| metric | healthy ({CLASSES['healthy']}) | exploding ({CLASSES['exploding']}) | threshold in {OURS} |",
         "|---|---|---|---|",
     ]
     limits = thresholds()

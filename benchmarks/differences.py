@@ -41,10 +41,10 @@ class Difference:
 TRAINING = (
     Difference(
         "scale in which ε acts, fa",
-        "ε = 1e-6 beside the credit of the mean cross entropy",
-        'the same since fa\'s `credit_scale` is "mean": N·1e-6 beside the credit of the sum, N of that batch. Until then 1e-6',
+        "ε = 1e-6 added to the credit of the mean cross entropy",
+        'the same since fa\'s `credit_scale` is "mean": N·1e-6 added to the credit of the sum, N of that batch. Until then 1e-6',
         "a recipe's ε has the units of the published credit ([0035](decisions/0035-credit-scale.md))",
-        "none now; with ε beside the sum: growth {growth_sum:.4g} instead of {growth_mean:.4g}, accuracy {accuracy_sum:.3f} "
+        "none now; with ε added to the sum: growth {growth_sum:.4g} instead of {growth_mean:.4g}, accuracy {accuracy_sum:.3f} "
         "instead of {accuracy_mean:.3f}",
         "scale_of_epsilon",
     ),
@@ -75,7 +75,7 @@ TRAINING = (
     Difference(
         "convolutional branch on a transformer",
         "a credit row becomes (N, D, 1, 1) and is expanded to the state, tokens too",
-        "spread as c/P over whatever positions a state has",
+        "spread as c/P over all positions of a state",
         "(N, D, 1, 1) fits maps alone ([0024](decisions/0024-positions.md))",
         "vit_mini: expanding it ends in a {error}, so no run of a ViT comes from that branch",
         "expanded_to_tokens",
@@ -106,7 +106,7 @@ TRAINING = (
 MEASURING = (
     Difference(
         "site at which Γ is reported",
-        "credit of block l beside g of the block's input, l − 1",
+        "credit of block l compared with g of the block's input, l − 1",
         "at the block's output, where the credit acts; the published reading is `gamma_block_input`",
         "one site too early fa's last block looks nearly perfect ([0011](decisions/0011-site-convention.md))",
         "fa: last block {last_input:.3f} at its input, at its output {last_output:.3f} by construction and so out of every mean; "
@@ -118,7 +118,7 @@ MEASURING = (
         "torch's function, which clamps norms at 1e-8",
         "no clamp; N/A where a norm is 0",
         "gradients of the mean loss come that small ([lint FA002](lint.md))",
-        "g_L beside itself, where 1 is true: {clamped:.3f} at ‖g_L‖ = {median:.2g} (bp at width 256 fitted to centred digits), "
+        "g_L with itself, where 1 is correct: {clamped:.3f} at ‖g_L‖ = {median:.2g} (bp at width 256 fitted to centred digits), "
         "{clamped_there:.3f} when it is as short as the paper's dfa has it, {published:.2g}",
         "clamped_cosine",
     ),
@@ -141,7 +141,7 @@ MEASURING = (
     Difference(
         "reduction of the gradient",
         "of the mean loss over the batch at hand, N = 128 here and 1024 there",
-        "of the sum: a row is a sample's own; `g_norm_mean_ce` is the published number, its N beside it",
+        "of the sum: a row is a sample's own; `g_norm_mean_ce` is the published number, shown with its N",
         "no figure may depend on the size of the batch",
         "‖g_L‖ of the same samples in a batch of {small} instead of {large}: × {by_mean:.3g} published, × {by_sum:.3g} here",
         "reduction",
@@ -163,7 +163,7 @@ MEASURING = (
         "one_vector_of_a_map",
     ),
     Difference(
-        "skip of a foreign block",
+        "skip of a third-party block",
         'a heuristic that always answers "no skip inside", for ViT and ResNet too',
         "seen in what flows, or declared by the user and checked against it",
         "where it guesses wrong, everything is measured on another network",
@@ -220,9 +220,9 @@ JUDGING = (
         "names in the report of `diagnose`",
         "flags `residual_stream_exploded`, `bp_grad_at_floor`, `reference_drift_dominated`, `frozen_baseline_undercut`; "
         "thresholds `h_norm_explosion_ratio`, `g_norm_floor`, `stability_drift_ceiling`, `frozen_acc_margin_pp`",
-        "names of ours; the published ones are attributes of the report and of its `thresholds` too. What follows `needs "
-        "walk-back:` is in words of ours",
-        "code that reads the published names goes on working. The names of the thresholds were read in the published "
+        "names of this package; the published ones are attributes of the report and of its `thresholds` too. What follows `needs "
+        "walk-back:` is our wording",
+        "code that reads the published names continues to work. The names of the thresholds were read in the published "
         "file. The rest of that file could not be looked up: its phrases, its flags and which attribute keeps the thresholds",
         "N/A: the same values; a flag that could not be judged is None. Code that searches a verdict for a phrase may not find it",
     ),
@@ -245,7 +245,7 @@ def render(kept: Mapping[str, Any]) -> str:
     for title, rows in SECTIONS.items():
         lines += ["", f"### {title}", "", line(HEAD), "|" + "---|" * len(HEAD)]
         lines += [line([row.point, row.published, row.here, row.why, effect(row, kept)]) for row in rows]
-    lines += ["", "### On the cards of the paper's methods", "", line(("method", "ε acts beside", "deviations"))]
+    lines += ["", "### On the cards of the paper's methods", "", line(("method", "ε is added to", "deviations"))]
     lines += ["|---|---|---|", *map(_card, PUBLISHED)]
     return "\n".join(lines)
 

@@ -56,7 +56,7 @@ def render(measured: Mapping[str, Any]) -> str:
     names, rule = header(measured["edition"])
     lines = [
         f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.methods --record`; "
-        "resmlp, digits, 100 epochs. Step: of CIFAR's shape, one thread, beside bp's (CPU time).",
+        "resmlp, digits, 100 epochs. Step: of CIFAR's shape, one thread, relative to bp's (CPU time).",
         "",
         f"{names} step / bp |",
         f"{rule}---|",

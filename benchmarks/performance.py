@@ -19,11 +19,11 @@ from benchmarks.tables import line, verdict
 from benchmarks.timing import Spread
 
 PAGE = ROOT / "docs" / "performance.md"
-HEAD = """# What it takes
+HEAD = """# Performance
 
-Ratios of things timed in turns; machines are shared and noisy, so seconds say little. Written by `python -m benchmarks.performance`
-from docs/measured/; every section names the command that measures it, the machine and the date, and every aim says whether it is
-met. `python -m benchmarks.record` measures all of a processor again.
+Read the ratios of timings taken in turns: machines are shared and noisy, so seconds are less reliable.
+`python -m benchmarks.performance` writes this page from docs/measured/. Every section names the command that measures it, the
+machine and the date. Every aim states whether it is met. `python -m benchmarks.record` repeats all measurements of a processor.
 """
 SPREAD = [line(["what", "median", "least", "largest", "aim"]), "|---|---:|---:|---:|---|"]
 
@@ -47,7 +47,7 @@ def render() -> str:
 
 
 def _begin(measured: Mapping[str, Any]) -> Iterator[str]:
-    yield "## To begin\n"
+    yield "## Installation and first study\n"
     yield f"{where(measured, 'benchmarks.readme')}, seconds by the clock.\n"
     yield line(["what", "measured", "aim"])
     yield "|---|---:|---|"
@@ -122,17 +122,18 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
         )
         yield line([one["name"], measuring, f"{one['diagnostics_share']:.1%}", tracking])
     yield ""
-    yield "Which figure costs what, each part timed by itself:\n"
+    yield "Cost of each metric, with each part timed separately:\n"
     yield line(["share of training", *PARTS.values()])
     yield "|---|" + "---:|" * len(PARTS)
     for one in measured["bench"]["overheads"]:
         yield line([f"{one['name']}, parts", *(f"{one[part] / one['training']:.1%}" for part in PARTS)])
     yield ""
     yield (
-        "The passes are what the figures are made of: every epoch the test set goes forward, the evaluation batch forward and\n"
-        "back in both precisions. A step is nearly three products a sample and layer, a test sample one: CIFAR's 10,000 beside\n"
-        "50,000 are about 1/15 of training, whatever else is done. On digits 360 and 128 samples stand beside 1,437: the\n"
-        "float32 passes alone are above the aim. Less is another figure: an accuracy of fewer images, a fidelity of fewer epochs.\n"
+        "The metrics need these passes: in every epoch a forward pass of the test set, and a forward and a backward pass of the\n"
+        "evaluation batch in both precisions. A step needs nearly three products a sample and layer, a test sample one. CIFAR has\n"
+        "10,000 test samples and 50,000 training samples, so the test set costs about 1/15 of training. Digits has 360 test and\n"
+        "128 evaluation samples and 1,437 training samples: the float32 passes alone are above the aim. A cheaper metric would be\n"
+        "another metric: an accuracy of fewer images, a fidelity of fewer epochs.\n"
     )
 
 
@@ -141,8 +142,8 @@ def _card() -> Iterator[str]:
     yield from _launches()
     measured = recorded(gpu.MEASURED)
     if measured is None:
-        yield "Not measured yet: no GPU was at hand where this project is built. `make bench-gpu` measures all of it where there is"
-        yield "one, and `python -m benchmarks.gpu --record` puts it here; until then no figure of a GPU is claimed.\n"
+        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it on a machine"
+        yield "with one, and `python -m benchmarks.gpu --record` puts it here; until then this page claims nothing about a GPU.\n"
         return
     found = gpu.Gpu.of(measured)
     yield where(measured, "benchmarks.gpu") + "\n"
@@ -154,8 +155,8 @@ def _launches() -> Iterator[str]:
     if kept is None:
         yield "Operations not counted yet: `python -m benchmarks.operations --record`.\n"
         return
-    yield "Operations that a training step hands to the device, views and allocations left out, which bound a small network's step"
-    yield f"there (resmlp D = 256, L = 4; counted on a CPU, torch {kept['versions']['torch']}, {kept['date']},"
+    yield "Operations that a training step sends to the device, without views and allocations. They limit the step of a small"
+    yield f"network (resmlp D = 256, L = 4; counted on a CPU, torch {kept['versions']['torch']}, {kept['date']},"
     yield "`python -m benchmarks.operations --record`):\n"
     yield line(["method", "operations", "/ bp", f"≤ {operations.TARGET:g}"])
     yield "|---|---:|---:|---|"

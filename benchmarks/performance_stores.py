@@ -14,14 +14,14 @@ NOT_YET = "Not measured yet: `python -m {} --record`.\n"
 
 def starts() -> Iterator[str]:
     """The section on what a verb takes before and beside its work."""
-    yield "## To start a verb\n"
+    yield "## Starting a command\n"
     kept = recorded(start_up.MEASURED)
     if kept is None:
         yield NOT_YET.format("benchmarks.start_up")
         return
     yield f"{where(kept, 'benchmarks.start_up')}: CPU seconds"
-    yield f"on a store of {start_up.RUNS} runs, beside a bare import of the libraries that the verb cannot do without.\n"
-    yield line(["verb", "CPU", "bare import", "ratio", "aim"])
+    yield f"on a store of {start_up.RUNS} runs, compared with a bare import of the libraries that the command needs.\n"
+    yield line(["command", "CPU", "bare import", "ratio", "aim"])
     yield "|---|---:|---:|---:|---|"
     for words, one in start_up.of(kept).items():
         met = verdict(one.ratio <= start_up.TARGET)

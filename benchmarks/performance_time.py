@@ -14,19 +14,19 @@ from fa_registry.tracking.mlflow_tracker import PAGE
 
 OPENING = "optimize"  # of store_scale.VERBS: it does hardly anything else
 WORDS = """
-- **A step**: its products stand in the table above. The rest are LayerNorm, GELU, the credits' normalisation and the launch of
+- **A step**: its products are in the table above. The rest are LayerNorm, GELU, the credits' normalisation and the launch of
   operations, counted under "On a GPU". oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
   ([decision 0010](decisions/0010-onednn-linear.md)).
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
-  measuring is cheap beside that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
-- **Measuring a run again** is mostly ρ, which takes 32 directions of every sample at every site, at two lengths, through the rest
-  of the network in float64: products at half of float32's rate, which no order of the work makes fewer.
-- **A large store** is read in pages of {page} runs: no verb asks once a run for anything but the files of the runs that it
-  audits.
-- **A GPU** step is captured in a CUDA graph, and eight runs share the card in turns of one thread
-  ([decision 0028](decisions/0028-one-card-many-runs.md)). Nothing inside a step is read on the host, which a test holds for
+  measuring is cheap compared with that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
+- **Recomputing a run** is mostly ρ. It sends 32 directions of every sample at every site, at two lengths, through the rest of the
+  network in float64. These products run at half of float32's rate, and no order of the work reduces their number.
+- **A large store** is read in pages of {page} runs: commands send one request for each run only for the files of the runs that they
+  audit.
+- **A GPU** step is captured in a CUDA graph, and eight runs share the GPU in turns of one thread
+  ([decision 0028](decisions/0028-one-card-many-runs.md)). No value inside a step is read on the host; a test checks this for
   every method and architecture.{costly}
 """
 WHY = {  # a method over the aim → why; one that is not in here has to be explained first
@@ -68,7 +68,7 @@ def _costly() -> str:
     counts = kept["counts"] if kept else {}
     times = {name: counts[name] / counts["bp"] for name in sorted(counts, key=lambda name: -counts[name])}
     over = [f"{name} {ratio:.1f} ({WHY[name]})" for name, ratio in times.items() if ratio > operations.TARGET]
-    aim = f" A step's operations, in times of bp's, exceed the aim of {operations.TARGET:g} for"
+    aim = f" These methods need more than {operations.TARGET:g} times the operations of bp in a step:"
     return aim + "\n  " + ",\n  ".join(over) + "." if over else ""
 
 
@@ -116,5 +116,5 @@ def _again() -> Iterator[list[str]]:
         return
     found = Costs.of(kept)
     own = 1 - found.costs[audit_again.LOGGED].cpu / found.costs[audit_again.AGAIN].cpu
-    yield [f"an audit that measures {found.runs:,} runs again", "measuring, and the processes that do it", f"{own:.0%}"]
-    yield ["", "all that an audit of logged figures does too", f"{1 - own:.0%}"]
+    yield [f"an audit that recomputes {found.runs:,} runs", "measuring, and the processes that do it", f"{own:.0%}"]
+    yield ["", "the part that an audit of logged metrics does too", f"{1 - own:.0%}"]

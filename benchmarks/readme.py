@@ -77,7 +77,7 @@ def _decisive(measured: Mapping[str, Any]) -> Iterator[list[str]]:
     if kept := recorded(end_to_end.MEASURED):
         times = end_to_end.EndToEnd.of(kept).ratio[end_to_end.THROUGHPUT]
         words = f"{times.median:.1f} ({times.low:.1f} to {times.high:.1f}) × the runs an hour"
-        yield ["CIFAR's shape, two cores, beside the published loop", words, _by("end_to_end", kept)]
+        yield ["CIFAR's shape, two cores, compared with the published loop", words, _by("end_to_end", kept)]
     shares = {share["name"]: share for share in measured["bench"]["overheads"]}["cifar-shaped"]
     words = f"{shares['measuring_share'] + shares['tracking_share']:.1%} of training"
     yield ["CIFAR's shape: measuring every epoch, and tracking", words, ours]

@@ -55,7 +55,7 @@ def test_every_way_to_start_workers_trains_each_run_once(tmp_path, monkeypatch):
             (tmp_path / f"{name}.toml").write_text(
                 STUDY.replace('"tiny"', f'"{name}"').replace("seeds = [1]", f"seeds = [{seed}]"), encoding="utf-8"
             )
-            run_in_a_shell(way().replace("work paper", f"work {name}.toml").replace(STORE, store), tmp_path)
+            run_in_a_shell(way().replace("worker paper", f"worker {name}.toml").replace(STORE, store), tmp_path)
             runs = MlflowTracker(store).search({schema.TAG_STUDY: name, schema.TAG_KIND: "run"})
             complete = Counter(run.tags[schema.TAG_SPEC] for run in runs if run.tags[schema.TAG_STATUS] == "complete")
             assert set(complete.values()) == {1} and len(complete) == 4, way.__name__
