@@ -152,7 +152,7 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Return name → cosine of credit and update with those of backpropagation, at sites that are not exact."""
+    """Return name → cosine of credit and update with backpropagation's, at sites that are not exact."""
     inputs = case.inputs()
     own, true, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
@@ -191,7 +191,7 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
 
 
 def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
-    """Train, save network and feedback state, load both into another case, and check for bit-equal credits.
+    """Train, save network and feedback, load both into another case, and check for bit-equal credits.
 
     The other case has feedback from another seed, so a matrix that is stored outside the feedback state is detected.
     """

@@ -188,7 +188,7 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that on a linear network with B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}) the credit is exact at all sites."""
+    """Check that with B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}) the credit of a linear network is exact."""
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 
@@ -333,10 +333,10 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
-    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L on a linear network with B_l := (∂z/∂h_l)ᵀ (D_l, C).
+    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L on a linear network.
 
-    Site 0 is not checked, as in output_jacobian_gives_bp. The check detects a wrong sign, site or transposition, which training
-    never shows because B and −B are equally likely.
+    The feedback is B_l := (∂z/∂h_l)ᵀ (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check detects a wrong
+    sign, site or transposition, which training never shows because B and −B are equally likely.
     """
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})

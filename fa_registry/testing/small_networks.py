@@ -1,6 +1,7 @@
-"""Test cases of all checks: small float64 networks of every architecture, with a batch drawn from the seed.
+"""Test cases of all checks: small float64 networks of every architecture, with a batch of data.
 
-For a linear residual network the theory gives the feedback state for which a rule *is* backpropagation.
+The batch is drawn from the seed. For a linear residual network the theory gives the feedback state for which a rule *is*
+backpropagation.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def draw_feedback(
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Yield options that select another rule of the method: each non-default choice of an option with choices."""
+    """Yield options that select another rule of the method: each non-default choice of an option."""
     for name, option in method.card.options.items():
         yield from ({name: word} for word in option.choices if word != option.default)
 
