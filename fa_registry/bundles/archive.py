@@ -87,7 +87,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
             manifest, signature = _opened(archive, path)
             wrong = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
-        raise IntegrityError(f"{path.name} is no bundle that can be read: {shortened(error)}") from error
+        raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
     if wrong:
         raise IntegrityError(f"{path.name}: not as they were packed: {join_names(wrong)}")
     _check_again(path, folder, manifest, signature)
@@ -99,7 +99,7 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     entries = archive.infolist()
     listed = [entry.filename for entry in entries]
     if len(entries) > MOST_FILES:
-        raise IntegrityError(f"{path.name} holds {len(entries):,} files; no bundle holds more than {MOST_FILES:,}")
+        raise IntegrityError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}")
     problems = [
         f"{shortened(name)!r} occurs {count} times"
         for name, count in Counter(map(str.casefold, listed)).items()
@@ -109,7 +109,7 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
-        raise IntegrityError(f"{path.name} holds no {MANIFEST}: it is no bundle of fa_registry")
+        raise IntegrityError(f"{path.name} has no {MANIFEST}: it is not a bundle of fa_registry")
     reported = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
     if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
@@ -138,7 +138,7 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
         raise IntegrityError(f"{path.name}: {error}") from error
     if manifest.format != FORMAT:
         raise IntegrityError(
-            f"{path.name} is no bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
+            f"{path.name} is not a bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
         )
     return manifest
 

@@ -39,9 +39,10 @@ NO_INITIAL = "the states at initialisation are not known"
 class DiagnosticCard:
     """Description of a diagnostic.
 
+    `quantities` are the metrics it measures, or their names. A name in DECLARED refers to that metric; any other name is shown on
+    pages as given; `name/*` is one metric per parameter.
+
     Args:
-        quantities: the metrics it measures, or their names. A name in DECLARED refers to that metric; any other name is shown
-            on pages as given; `name/*` is one metric per parameter.
         cannot_tell: conclusions that a reader must not draw from it.
         source: paper and equation, or the author of the metric.
         when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed, because it takes

@@ -16,7 +16,7 @@ class Gain(Diagnostic):
         unit="1 / unit of state",
         range="0 to infinity",
         cannot_tell="whether the direction that reaches the site is a useful one",
-        source="this project: a small ‖g_l‖ alone does not show it",
+        source="this project: a small ‖g_l‖ alone does not show how much of the error arrives",
     )
 
     def measure(self, observation: Observation) -> Measured:

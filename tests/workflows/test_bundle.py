@@ -134,7 +134,7 @@ def test_a_changed_file_is_named(bundled):
             "files missing in its manifest: extra.txt",
         ),
         (lambda name, data: [] if name == CRATE else [(name, data)], f"files missing in the bundle: {CRATE}"),
-        (lambda name, data: [] if name == MANIFEST else [(name, data)], f"holds no {MANIFEST}"),
+        (lambda name, data: [] if name == MANIFEST else [(name, data)], f"has no {MANIFEST}"),
         (lambda name, data: [(name, b"{}" if name == MANIFEST else data)], f"{MANIFEST} is not as it was packed"),
     ],
 )
