@@ -78,7 +78,7 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; here it is passed on unchanged",
+        credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; here it is not changed",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

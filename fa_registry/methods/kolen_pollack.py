@@ -37,8 +37,8 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         deviations=(
             "B has W's orientation (out, in), so that it receives W's update itself and not its transpose",
             "u is AdamW's step on ∇W; B has separate moments, which equal those of W; the sources use SGD",
-            "λ is the recipe's weight decay 0.01: at its learning rate W − B shrinks by a fraction of 1e-5 per step, and B aligns by "
-            "the updates it shares with W rather than by the decay",
+            "λ is the recipe's weight decay 0.01: at its learning rate W − B shrinks by a fraction of 1e-5 per step, and B aligns "
+            "by the updates it shares with W rather than by the decay",
             "∇W includes everything that W learns from: the normalised credit, and the residual penalty if there is one",
             "if a control keeps a layer fixed, its B stays fixed too",
             "B starts at N(0, 1/out), as in weight_fa",
