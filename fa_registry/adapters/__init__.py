@@ -1,1 +1,1 @@
-"""`track` inside other people's trainers, one file each: what a trainer calls when, and nothing else."""
+"""Adapters that call `track` from the callbacks of third-party trainers, one file each."""

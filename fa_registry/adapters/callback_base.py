@@ -1,4 +1,4 @@
-"""Following: one run of `track` that begins, goes on and ends where a trainer's callbacks say so."""
+"""Following: one run of `track` whose beginning, epochs and end follow a trainer's callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from fa_registry.workflows.track import TrackedRun, track
 
 
 class Following:
-    """model: the trainer's model → what `track` is given, for one that has to be adapted; options: of `track`."""
+    """A run of `track` controlled by a trainer's callbacks.
+
+    Args:
+        model: function from the trainer's model to the model for `track`, if it has to be adapted.
+        options: options of `track`.
+    """
 
     def __init__(self, model: Callable[[nn.Module], nn.Module] | None, options: Mapping[str, Any]):
         self._model, self._options = model, dict(options)
@@ -22,7 +27,7 @@ class Following:
         return self._run is not None
 
     def begin(self, model: nn.Module) -> TrackedRun:
-        """Begin a run; everything that is wrong with the options shows here, before the first step."""
+        """Begin a run; wrong options raise here, before the first step."""
         self._run = track(self._model(model) if self._model else model, **self._options)
         try:
             return self._run.__enter__()
@@ -31,12 +36,12 @@ class Following:
             raise
 
     def epoch(self, metrics: Mapping[str, Any], accuracy: str, loss: str) -> None:
-        """The next epoch, with what the trainer's metrics hold under these names."""
+        """Record the next epoch with the trainer's metrics of these names."""
         reported = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
         self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the run as it went."""
+        """End the run, as failed if there was an error."""
         run, self._run = self._run, None
         if run:
             run.__exit__(type(error) if error else None, error, None)

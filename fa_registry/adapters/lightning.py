@@ -1,4 +1,4 @@
-"""A Lightning callback: every `trainer.fit` is a run, an epoch of it an epoch of the run."""
+"""A Lightning callback: every `trainer.fit` is a run, and each of its epochs is an epoch of the run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from fa_registry.deprecated_names import aliases
 
 
 class LightningCallback(pl.Callback):
-    """`Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`; other options as for `fa_registry.track`.
+    """Callback that tracks a Lightning training; `options` are those of `fa_registry.track`.
 
-    model: the module → the network whose forward gives logits, adapted where it must be; default: the module itself. accuracy,
-    loss: names among the metrics that the module logs. Of several processes the first one's model is measured.
+    Use `Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`. With several processes, the model of the
+    first one is measured.
+
+    Args:
+        model: function from the module to the network whose forward returns logits, adapted if necessary; default: the module.
+        accuracy: name of a metric that the module logs.
+        loss: name of a metric that the module logs.
     """
 
     def __init__(
@@ -35,7 +40,7 @@ class LightningCallback(pl.Callback):
             self.run_id = self._following.begin(module).run_id
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._following.is_on:  # the epoch's validation is over by now: Lightning has it inside the epoch
+        if self._following.is_on:  # Lightning validates inside the epoch, so validation has finished here
             self._following.epoch(trainer.callback_metrics, *self._names)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

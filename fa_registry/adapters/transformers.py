@@ -1,4 +1,4 @@
-"""A callback for Hugging Face's Trainer: every `trainer.train` is a run, an epoch of it an epoch of the run."""
+"""A callback for Hugging Face's Trainer: every `trainer.train` is a run with the same epochs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from fa_registry.deprecated_names import aliases
 
 
 class TransformersCallback(TrainerCallback):
-    """`Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y), method="mine")])`.
+    """Callback that tracks a Hugging Face training; `options` are those of `fa_registry.track`.
 
-    model: as the Trainer's has to be adapted (inputs, output, state: see `adapt`). accuracy, loss: names among the metrics of an
-    evaluation and in the log. Other options as for `fa_registry.track`. An epoch is measured after its evaluation where there is
-    one, else at its end. The Trainer tells nobody of an exception: such a run says RUNNING until the next command closes it.
+    Use `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
+    method="mine")])`. An epoch is measured after its evaluation if there is one, otherwise at its end. The Trainer does not
+    report exceptions to callbacks: such a run has the state RUNNING until the next command closes it.
+
+    Args:
+        model: function that adapts the Trainer's model (inputs, output, state: see `adapt`).
+        accuracy: name of a metric of the evaluation or the log.
+        loss: name of a metric of the evaluation or the log.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class TransformersCallback(TrainerCallback):
         metrics: Mapping[str, Any],
         **more: Any,
     ) -> None:
-        """The epoch's end, where every epoch is evaluated."""
+        """Measure the epoch here if every epoch is evaluated."""
         if args.eval_strategy == "epoch":
             self._measure(state, metrics)
 

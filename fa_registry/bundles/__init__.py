@@ -1,1 +1,1 @@
-"""A finished audit with its runs in one file that proves itself: how it is packed, what it holds, how it is held against itself."""
+"""Bundles: a finished audit with its runs in one file that can be verified."""

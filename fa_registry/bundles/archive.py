@@ -1,7 +1,7 @@
-"""The file of a bundle: a zip whose bytes follow from what is in it, so that a flipped one shows wherever it lies.
+"""The file of a bundle: a zip whose bytes are determined by its contents.
 
-A reader believes nothing of it: names, counts and sizes are looked at before anything is unpacked, and afterwards the same files
-are packed again and must give the same bytes.
+So every changed byte is detected. A reader trusts nothing in it. Names, counts and sizes are checked before anything is unpacked.
+Afterwards the same files are packed again and must give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, resolve_use
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
 FORMAT, VERSION = "fa_registry bundle", 1
-TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
 SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
-PART = re.compile(r"[\w.+@ =,~-]+")  # of a name: what every system takes for a file
+PART = re.compile(r"[\w.+@ =,~-]+")  # part of a name that every operating system accepts
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle says of itself. files: name → SHA-256; sizes: name → bytes."""
+    """The description of a bundle: `files` is name → SHA-256, `sizes` is name → bytes."""
 
     format: str
     version: int
@@ -44,9 +44,15 @@ class Manifest:
 def pack(
     folder: Path, out: Path, reported: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> Manifest:
-    """Everything below `folder` as one zip at `out`; the same files give the same bytes. told: the manifest's other fields.
+    """Pack everything below `folder` into one zip at `out`; the same files give the same bytes.
 
-    sign: the manifest's bytes → its signature, see signing. What was at `out` is replaced when the new file is whole.
+    A file at `out` is replaced when the new file is complete.
+
+    Args:
+        folder: the folder to pack.
+        out: the path of the zip.
+        reported: the other fields of the manifest.
+        sign: function from the manifest's bytes to its signature, see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -64,14 +70,16 @@ def pack(
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """As it stands in the file, and as it is signed."""
+    """Return the manifest's bytes as stored in the file and signed."""
     return jsonio.pretty(manifest).encode()
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
-    """The files of a bundle below `folder`, and its signature, empty where it has none.
+    """Unpack the files of a bundle below `folder`; return its manifest and its signature, or b"".
 
-    Raises IntegrityError that names every file that is not as it was packed, or says why it is none: nothing is believed then.
+    Raises:
+        IntegrityError: names every file that differs from the packed one, or the reason why it is not a bundle. Do not use any of
+            the files then.
     """
     path = resolve_user_path(path)
     try:
@@ -79,7 +87,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
             manifest, signature = _opened(archive, path)
             wrong = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
-        raise IntegrityError(f"{path.name} is no bundle that can be read: {shortened(error)}") from error
+        raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
     if wrong:
         raise IntegrityError(f"{path.name}: not as they were packed: {join_names(wrong)}")
     _check_again(path, folder, manifest, signature)
@@ -87,13 +95,13 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
 
 
 def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
-    """The manifest, once the list of the archive is exactly the manifest's, and its signature."""
+    """Return manifest and signature, after checking that archive and manifest list the same files."""
     entries = archive.infolist()
     listed = [entry.filename for entry in entries]
     if len(entries) > MOST_FILES:
-        raise IntegrityError(f"{path.name} holds {len(entries):,} files; no bundle holds more than {MOST_FILES:,}")
+        raise IntegrityError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}")
     problems = [
-        f"{shortened(name)!r} is in it {count} times"
+        f"{shortened(name)!r} occurs {count} times"
         for name, count in Counter(map(str.casefold, listed)).items()
         if count > 1
     ]
@@ -101,7 +109,7 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
-        raise IntegrityError(f"{path.name} holds no {MANIFEST}: it is no bundle of fa_registry")
+        raise IntegrityError(f"{path.name} has no {MANIFEST}: it is not a bundle of fa_registry")
     reported = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
     if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
@@ -111,8 +119,8 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     lost = sorted(set(manifest.files) - set(listed))
     if extra or lost or manifest.sizes.keys() != manifest.files.keys():
         raise IntegrityError(
-            f"{path.name}: its manifest does not name {join_names(extra) or 'nothing'}, and names what is not there: "
-            f"{join_names(lost) or 'nothing'}"
+            f"{path.name}: files missing in its manifest: {join_names(extra) or 'none'}; files missing in the bundle: "
+            f"{join_names(lost) or 'none'}"
         )
     return manifest, _bounded(archive, path, SIGNATURE) if SIGNATURE in listed else b""
 
@@ -130,28 +138,28 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
         raise IntegrityError(f"{path.name}: {error}") from error
     if manifest.format != FORMAT:
         raise IntegrityError(
-            f"{path.name} is no bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
+            f"{path.name} is not a bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
         )
     return manifest
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:
-    """Why an entry is none of ours: nothing of it is unpacked then."""
+    """Return why an entry is not acceptable, or ""; such an entry is not unpacked."""
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
-        return "lies outside its folder"
+        return "is outside its folder"
     if entry.is_dir() or entry.external_attr >> 28 not in (0, 0o10):
         return "is no regular file"
     if entry.flag_bits & 1:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         return "is compressed, as nothing in a bundle is"
-    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that not every system takes"
+    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that not every system accepts"
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
-    """Whether a file is the one that was packed; no more of it is read than the manifest says that it has."""
+    """Return whether a file is the packed one; no more bytes are read than the manifest declares."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     left, digest = manifest.sizes[name], hashlib.sha256()
@@ -180,7 +188,10 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
 
 
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
-    """The same files packed again are the same bytes: what no digest is of (times, attributes, gaps between files) shows so."""
+    """Pack the same files again and raise IntegrityError if the bytes differ.
+
+    This detects changes that no digest covers: times, attributes, gaps between files.
+    """
     with process_ownership.temp_dir("fa_registry-bundle-") as place:
         again = place / "again.zip"
         _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, again)
@@ -221,7 +232,10 @@ def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, ou
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Stored as it is: what another zlib makes of the same bytes is not always the same, and tensors do not shrink."""
+    """Return the zip entry of a file, stored without compression.
+
+    Different zlib versions may compress the same bytes differently, and tensors hardly shrink.
+    """
     entry = zipfile.ZipInfo(name, TIME)
     entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED
     return entry

@@ -1,4 +1,4 @@
-"""What a bundle holds: `audit/` with the pages, `runs/ID/` with the sealed files, `runs.json` with what the store's tables say."""
+"""Contents of a bundle: `audit/` (pages), `runs/ID/` (recorded files), `runs.json` (store tables)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 def collect_files(
     tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path
 ) -> None:
-    """Copy all of it below `folder`, each file once it is known to be the one that was recorded."""
+    """Copy all contents below `folder`; each file is compared with its recorded digest first."""
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
         digests = judged.record.digests
@@ -53,7 +53,7 @@ def _copy(tracker: Tracker, run_id: str, name: str, to: Path) -> None:
 
 
 def _table(run: StoredRun) -> dict[str, Any]:
-    """A run as the store's tables have it, without what changes while nothing of it does: notes, signs of life, audits since."""
+    """Return a run as in the store's tables, without fields that change later (notes, heartbeat, …)."""
     tags = {
         name: value for name, value in sorted(run.tags.items()) if name.startswith("fa.") and name not in NOT_SEALED
     }
@@ -72,7 +72,11 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """An unpacked bundle as a store, its audit and its runs. IntegrityError where its tables are none."""
+    """Return an unpacked bundle as a store, its audit and its runs.
+
+    Raises:
+        IntegrityError: the tables are invalid.
+    """
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:
@@ -82,13 +86,16 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
         raise IntegrityError(f"{TABLES}: expected every run once, by its id")
     (folder / RUNS).mkdir(exist_ok=True)
-    if (folder / AUDIT).exists():  # another process opens what is opened already
+    if (folder / AUDIT).exists():  # another process may have opened it already
         (folder / AUDIT).rename(folder / RUNS / audit.run_id)
     return tracker, audit, runs
 
 
 def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> dict[str, Any]:
-    """RO-Crate 1.1, Process Run Crate profile: every run an action that made its files, the audit one that made the pages."""
+    """Return the RO-Crate 1.1 description, Process Run Crate profile.
+
+    Every run is an action that made its files; the audit is an action that made the pages.
+    """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     actions = [_action(judged.record, files) for judged in report.runs]
     pages = [name for name in files if name.startswith(f"{AUDIT}/")]
@@ -106,7 +113,7 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "@id": "./",
         "@type": "Dataset",
         "name": report.title,
-        "description": f"{report.selection}: the audit, its runs and all that they are measured again from",
+        "description": f"{report.selection}: the audit, its runs and everything needed to recompute them",
         "datePublished": _started(audit.started)[:10],
         "conformsTo": {"@id": PROFILE},
         "hasPart": _ids(files),

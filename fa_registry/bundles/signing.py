@@ -1,6 +1,7 @@
-"""Who made a bundle: an Ed25519 signature over its manifest, which names every file by its SHA-256.
+"""Signatures of bundles: an Ed25519 signature over the manifest.
 
-A signature says that whoever holds the private key made these bytes. Whose key it is, the reader has to know from elsewhere.
+The manifest contains the SHA-256 of every file. A signature proves that the owner of the private key signed these bytes. The
+reader must know from another source whose key it is.
 """
 
 from __future__ import annotations
@@ -23,39 +24,46 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """The signature's file: public key and signature, as JSON. key: a PEM file with a private Ed25519 key, without a password."""
+    """Return the signature file: public key and signature as JSON.
+
+    `key` is a PEM file with a private Ed25519 key without a password.
+    """
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
-    """In words who signed; IntegrityError where it is not of these bytes, or not by `key`, a PEM file of a public key."""
+    """Return a description of the signer.
+
+    `key` is a PEM file with a public key.
+
+    Raises:
+        IntegrityError: the signature does not belong to these bytes or is not by `key`.
+    """
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
         if wanted:
-            raise IntegrityError("the bundle is not signed, and a signature was asked for")
-        return "nobody signed it"
+            raise IntegrityError("the bundle is not signed, but a key was given")
+        return "not signed"
     try:
         reported = json.loads(signature)
         public = Ed25519PublicKey.from_public_bytes(base64.b64decode(reported["public_key"], validate=True))
         public.verify(base64.b64decode(reported["signature"], validate=True), manifest)
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
-            "the signature is not of this bundle: it, or the manifest, was changed after it was made"
+            "the signature is not of this bundle: the signature or the manifest was changed"
         ) from error
     print_of = fingerprint(public)
     if wanted is None:
-        return f"signed by the key {print_of}, which nobody here vouches for (--key PUBLIC)"
+        return f"signed by the key {print_of}, which was not checked; pass --key PUBLIC to check it"
     if wanted.public_bytes(*RAW) != public.public_bytes(*RAW):
-        raise IntegrityError(
-            f"the bundle is signed by the key {print_of}, and not by {fingerprint(wanted)}, as was asked for"
-        )
-    return f"signed by the key {print_of}, as was asked for"
+        raise IntegrityError(f"the bundle is signed by the key {print_of}, but expected {fingerprint(wanted)}")
+    return f"signed by the key {print_of}, as expected"
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """SHA-256 over the 32 bytes of the key, the first 16 digits."""
+    """Return the first 16 digits of the SHA-256 of the key's 32 bytes."""
     return hashlib.sha256(key.public_bytes(*RAW)).hexdigest()[:16]
 
 

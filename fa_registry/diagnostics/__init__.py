@@ -1,4 +1,4 @@
-"""Measurements, one file each. They know no threshold: judging is the protocol's."""
+"""Diagnostics, one file each. They contain no thresholds: the protocol judges their values."""
 
 from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward
 from fa_registry.diagnostics._probe import ProbeContext, Unavailable

@@ -1,4 +1,4 @@
-"""Looking at a network: a pass over the eval batch in eval mode, in full shape, and the Observation made of it."""
+"""Forward and backward pass over the eval batch in eval mode, and the Observation made from it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequ
 TRACED = "of the traced forward pass"
 ESTIMATED = "estimated from forward passes"
 DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
-PARTIAL_TRACE = "the traced operations are not the whole forward pass"  # what leaves torch is a constant in a trace
-Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → a vector (N, D_l) a sample and site
+PARTIAL_TRACE = (
+    "the traced operations are not the whole forward pass"  # operations outside torch are constants in a trace
+)
+Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one vector per sample, (N, D_l), for each site
 
 
 @dataclass(frozen=True)
 class BatchPass:
-    """Logits (N, C), states h_0..h_L and their gradients, each (N, …) in full shape: tokens and maps as they are. Detached."""
+    """Logits (N, C), states h_0..h_L and their gradients, each (N, …) in full shape; all detached."""
 
     logits: Tensor
     hidden: list[Tensor]
@@ -48,10 +50,15 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """What the network showed of one batch: a pass in its own precision and, unless it was left out, one in float64.
+    """The passes of one batch: one in the network's precision and optionally one in float64.
 
-    error, onehot: (N, C); the error e = softmax(z) − onehot(y) is that of the first pass. source: how the gradients were taken
-    where it was not by the network's own backward pass. widths: relative half widths of 95 % intervals of ‖g_l‖, where estimated.
+    Args:
+        single: the pass in the network's precision.
+        double: the pass in float64, or None.
+        error: e = softmax(z) − onehot(y) of the first pass, (N, C).
+        onehot: (N, C).
+        source: how the gradients were computed; empty if by the network's backward pass.
+        widths: relative half widths of the 95 % intervals of ‖g_l‖, if the gradients are estimates.
     """
 
     single: BatchPass
@@ -62,7 +69,7 @@ class ForwardBackward:
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **known: Any) -> Observation:
-        """One vector a sample and site, which is what diagnostics compare; `known`: the Observation's other fields."""
+        """Return the Observation with one vector per sample and site; `known` are its other fields."""
         doubled = None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
         return Observation(
             hidden=[state_vectors(state) for state in self.single.hidden],
@@ -77,18 +84,18 @@ class ForwardBackward:
 def run_forward_backward(
     network: nn.Module, images: Tensor, labels: Tensor, double: bool = True, directions: Directions | None = None
 ) -> ForwardBackward:
-    """Look at `network`, whose forward(x, return_hidden=True) gives (logits, [h_0..h_L]) on one graph, in eval mode.
+    """Run `network` forward and backward in eval mode.
 
-    A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
-
-    An adapted model whose `gradient` is "forward" is differentiated by its forward computation alone. What an adapted model draws
-    comes from fixed seeds.
+    An adapted model whose `gradient` is "forward" is differentiated from its forward computation alone. An adapted model draws
+    its random numbers from fixed seeds.
 
     Args:
-        network: as above.
+        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one graph. A third list may follow: the
+            tensors to differentiate in place of states that are not on the graph.
         images: (N, …), floating or integer (token ids).
         labels: (N,).
-        double: also run in float64; an adapted model, if it can and if it draws no random numbers: those would be others.
+        double: also run in float64. An adapted model is run only if it supports float64 and draws no random numbers, because
+            these would differ.
         directions: the credits, along which an estimated gradient is exact.
     """
     with eval_mode(network):
@@ -103,7 +110,7 @@ def run_forward_backward(
             return _look(single, _pass(network, images, labels, torch.float64) if double else None, labels)
         passes: list[BatchPass] = []
         drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))
-        with fixed_draws(), suppress(RuntimeError):  # which a forward pass raises that is written for one precision
+        with fixed_draws(), suppress(RuntimeError):  # raised by a forward pass that supports only one precision
             passes += [_pass(network, images, labels, torch.float64)] if double and not drawn else []
     return _look(passes[0], passes[1] if len(passes) > 1 else None, labels)
 
@@ -111,7 +118,7 @@ def run_forward_backward(
 def _look(
     single: BatchPass, double: BatchPass | None, labels: Tensor, source: str = "", widths: Sequence[float] = ()
 ) -> ForwardBackward:
-    """Return the look of these passes, with the error of the first."""
+    """Return the ForwardBackward of these passes, with the error of the first."""
     return ForwardBackward(
         single, double, output_error(single.logits, labels), target_rows(single.logits, labels), source, widths
     )
@@ -133,7 +140,7 @@ def _forward_look(
     except TraceError as error:
         return estimated_look(network, images, labels, f"the trace failed: {error}", directions)
     doubled = None
-    with suppress(TraceError):  # of a forward pass that is written for one precision
+    with suppress(TraceError):  # raised by a forward pass that supports only one precision
         wide = [state.double() for state in states]
         doubled = (
             BatchPass(*traced_pass(network, images, labels, wide, torch.float64)) if double and not drawn else None
@@ -154,7 +161,9 @@ def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> t
 def estimated_look(
     network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
 ) -> ForwardBackward:
-    """Return a look whose gradients are differences of the loss. reason: why they are not those of a trace; the rest as for look.
+    """Return a ForwardBackward whose gradients are estimated by differences of the loss.
+
+    `reason` explains why they are not those of a trace; the other arguments are those of `run_forward_backward`.
 
     Raises:
         UsageError: the forward pass does not compute in float64, or samples depend on each other.
@@ -194,10 +203,16 @@ def observe(
     exact: tuple[bool, ...] = (),
     double: bool = True,
 ) -> Observation:
-    """`look`, as vectors.
+    """Return the result of `run_forward_backward` as an Observation of vectors.
 
-    credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); None if there is none, and then no_credits says why.
-    exact: per site, whether the credit is g by construction.
+    Args:
+        network: see run_forward_backward.
+        images: (N, …).
+        labels: (N,).
+        credit_rule: credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); or None.
+        no_credits: the reason if credit_rule is None.
+        exact: per site, whether the credit is g by construction.
+        double: also run in float64.
     """
     seen = run_forward_backward(network, images, labels, double)
     credits = None
@@ -207,24 +222,25 @@ def observe(
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
-    """Of the first floating parameter; torch's default where there is none."""
+    """Return the dtype of the first floating parameter, or torch's default if there is none."""
     kinds = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
     return next(kinds, torch.get_default_dtype())
 
 
 def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
-    """g_l = ∂(Σ_i ℓ_i)/∂h_l for every site, of its state's shape; row i is sample i's own gradient, with no 1/N.
+    """Return g_l = ∂(Σ_i ℓ_i)/∂h_l for every site; row i is the gradient of sample i, without 1/N.
 
-    Checked against central differences at every site, and at three batch sizes: tests/diagnostics/test_observe.py.
+    Each has its state's shape. tests/diagnostics/test_observe.py compares them with central differences at every site, for
+    three batch sizes.
     """
     return list(torch.autograd.grad(sample_losses(logits, labels).sum(), hidden))
 
 
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> BatchPass:
-    """Forward and backward in `precision`, with the network's weights cast to it.
+    """Run forward and backward in `precision`, with the network's weights cast to it.
 
-    The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
-    Integer inputs (token ids) cannot, so there the weights do.
+    The weights do not require grad, so that no gradient of a weight is computed. The input requires grad, to keep the states on
+    a graph. Integer inputs (token ids) cannot require grad, so then the weights do.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():
@@ -241,7 +257,10 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
 
 
 class _Differentiated(nn.Module):
-    """A forward and backward pass as one call, so that what a backward pass computes again it computes with the same weights."""
+    """A forward and backward pass in one call.
+
+    If the backward pass recomputes activations (checkpointing), it uses the same weights.
+    """
 
     def __init__(self, network: nn.Module):
         super().__init__()
@@ -258,17 +277,17 @@ def _differentiated(logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Te
 
 
 def state_vectors(state: Tensor) -> Tensor:
-    """One vector a sample: features as they are, tokens (N, T, D) by the class token, maps (N, C, H, W) by the mean."""
+    """Return one vector per sample: features, the class token of (N, T, D), or the map mean (N, C)."""
     if state.dim() == 2:
         return state
     return state[:, 0] if state.dim() == 3 else state.mean(dim=(2, 3))
 
 
 def gradient_vectors(gradient: Tensor) -> Tensor:
-    """The gradient for the vector of `state_vectors`: the class token's, or a map's sum over positions.
+    """Return the gradient for `state_vectors`: that of the class token, or a map's sum over positions.
 
-    A map's pooled state moves by δ when every position moves by δ, so its gradient is the sum, not the mean: checked against
-    e W of a head that reads the mean, in tests/diagnostics/test_observe.py.
+    A map's pooled state moves by δ when every position moves by δ, so its gradient is the sum, not the mean.
+    tests/diagnostics/test_observe.py compares it with e W of a head that reads the mean.
     """
     if gradient.dim() == 2:
         return gradient
@@ -277,9 +296,12 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
 
 @contextmanager
 def eval_mode(network: nn.Module) -> Iterator[None]:
-    """Eval mode inside (BatchNorm and dropout must not depend on the batch while measuring), each module's own after."""
+    """Switch the network to eval mode inside the context and restore each module's mode afterwards.
+
+    BatchNorm and dropout must not depend on the batch during a measurement.
+    """
     training = [module for module in network.modules() if module.training]
-    if training:  # else there is nothing to switch: several may stand inside one another
+    if training:  # contexts may be nested: an inner one has nothing to switch
         network.eval()
     try:
         yield

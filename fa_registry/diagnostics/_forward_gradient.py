@@ -1,8 +1,8 @@
-"""Gradients of a network from its forward computation alone, for networks whose backward pass is not its derivative.
+"""Gradients from the forward computation, for networks whose backward pass is not the derivative.
 
-A layer with a custom backward pass carries another signal than the gradient; a detached state stops it. Two ways lead around the
-backward pass: the forward pass is traced to plain operations, in which `detach` is an identity, and the trace is differentiated;
-or, where no trace can be made, the loss is differenced.
+A layer with a custom backward pass returns a signal other than the gradient; a detached state stops the gradient. There are two
+ways to avoid the backward pass. The forward pass is traced to plain operations, in which `detach` is an identity, and the trace
+is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fa_registry.errors import UsageError
 from fa_registry.terminal_loss import sample_losses
 
-SEED = 0  # of whatever a network draws in its forward pass: the same draws in every pass
+SEED = 0  # for random numbers drawn in a forward pass: every pass draws the same
 STEP = 1e-6  # of a float64 difference, relative to the root mean square of the sample's state
-WIDEST = 512  # directions of a state that are differenced: all of a narrower state, a random subspace of a wider one
+WIDEST = 512  # largest number of directions of a state that are differenced: a wider state gets a random subspace
 ATEN = torch.ops.aten
 VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.t.default, ATEN.transpose.int)
 IDENTITIES = (ATEN.detach.default, ATEN.detach_.default, ATEN.alias.default)
@@ -29,18 +29,18 @@ Shifted = Callable[[Sequence[Tensor]], Tensor]
 
 
 class TraceError(Exception):
-    """The forward pass cannot be traced to plain operations; the text says why."""
+    """The forward pass cannot be traced to plain operations; the text gives the reason."""
 
 
 class PrecisionWatch(TorchDispatchMode):
-    """Inside, `coarsest` becomes the coarsest floating type that an operation gives a value of a finer type in."""
+    """A context that records in `coarsest` the coarsest type to which an operation rounds a finer one."""
 
     def __init__(self, precision: torch.dtype):
         super().__init__()
         self.coarsest = precision
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Run the operation, and compare the types of what goes in and what comes out."""
+        """Run the operation and compare the types of its inputs and output."""
         out = function(*args, **(kwargs or {}))
         eps = [torch.finfo(held.dtype).eps for held in args if isinstance(held, Tensor) and held.is_floating_point()]
         if isinstance(out, Tensor) and out.is_floating_point() and eps and torch.finfo(out.dtype).eps > min(eps):
@@ -50,7 +50,7 @@ class PrecisionWatch(TorchDispatchMode):
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Inside, the global generators start from SEED; they are as before afterwards."""
+    """Seed the global generators with SEED inside the context and restore them afterwards."""
     cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=cards):
         torch.manual_seed(SEED)
@@ -125,7 +125,7 @@ def traced_pass(
             gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
     except UsageError:
         raise
-    except Exception as error:  # whatever a forward pass of other authors does with a traced tensor
+    except Exception as error:  # third-party forward passes may raise anything on a traced tensor
         line = next(iter(str(error).strip().splitlines()), "")
         raise TraceError(f"{type(error).__name__}: {line[:200]}") from error
     return logits.detach(), [state.detach() for state in hidden], list(gradients)
@@ -146,20 +146,26 @@ READ_EARLIER = (
 
 
 def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
-    """Raise UsageError if an operation reads h_0 before it is shifted: the gradient would lack what that operation passes on."""
+    """Raise UsageError if an operation reads h_0 before it is shifted.
+
+    The gradient would lack the part that passes through that operation.
+    """
     order = {node: place for place, node in enumerate(graph.graph.nodes)}
     shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
     for node in shift.users:
         if node.target == ATEN.add_.Tensor:
             earlier = [user for user in node.args[0].users if order[user] < order[node] and user.target not in VIEWS]
-            if any(user.users for user in earlier):  # a copy that nothing reads passes nothing on
+            if any(user.users for user in earlier):  # an unused copy has no effect
                 raise UsageError(f"adapt: {READ_EARLIER}")
 
 
 def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
-    """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64. The network is in eval mode."""
+    """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64.
+
+    The network must be in eval mode.
+    """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    # whether a pass draws numbers, known after the first; fixing them takes a tenth of a small pass
+    # whether a pass draws numbers, known after the first pass; fixing the seeds takes a tenth of the time of a small pass
     draws: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
@@ -179,14 +185,20 @@ OWN_DRAWS = (
 
 
 def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether another pass without shifts gives the same losses. precision: the coarsest of the passes."""
+    """Return whether another pass without shifts gives the same losses.
+
+    `precision` is the coarsest of the passes.
+    """
     resolution = 100 * torch.finfo(precision).eps
     again = losses([torch.zeros_like(state) for state in states])
     return torch.allclose(plain, again, resolution, resolution, equal_nan=True)
 
 
 def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a sample's loss depends on another sample's state: the first sample's states are shifted by 1 %."""
+    """Return whether a sample's loss depends on another sample's state.
+
+    The first sample's states are shifted by 1 %.
+    """
     draw = torch.Generator().manual_seed(SEED)
     if len(states[0]) < 2:
         return False
@@ -199,7 +211,10 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
-    """Return the step of a difference for every sample of a state (N, …): relative to its root mean square, (N, 1, …)."""
+    """Return the difference step of every sample of a state (N, …), as (N, 1, …).
+
+    It is relative to the root mean square of the sample's state.
+    """
     size = state.double().square().flatten(1).mean(1).sqrt()
     size = torch.where(size > 0, size, torch.ones_like(size)) * step
     return size.view(-1, *[1] * (state.dim() - 1))
@@ -208,21 +223,21 @@ def steps_of(state: Tensor, step: float = STEP) -> Tensor:
 def differenced_gradients(
     losses: Shifted, states: Sequence[Tensor], credits: Sequence[Tensor] | None = None
 ) -> tuple[list[Tensor], list[float]]:
-    """Return estimates of the gradients by differences of the loss, and how uncertain their norms are.
+    """Return estimates of the gradients by differences of the loss, and the uncertainty of their norms.
 
-    All samples are shifted along one direction at a time: the one vector a sample that diagnostics read of a state, see `vectors`.
-    Where it has up to WIDEST entries the gradient is known but for rounding. Where it has more it is known in a random subspace of
+    All samples are shifted along one direction at a time, in the vector per sample that diagnostics use (`state_vectors`). If the
+    vector has up to WIDEST entries, the gradient is exact except for rounding. Otherwise it is computed in a random subspace of
     WIDEST directions: its part along the credit is exact, the rest is scaled to the gradient's expected norm. ‖Pg‖²/‖g‖² is
-    Beta(K/2, (D−K)/2), whose relative standard deviation is √(2(D−K)/(K(D+2))); the norm's is half of it.
+    Beta(K/2, (D−K)/2) distributed, with relative standard deviation √(2(D−K)/(K(D+2))); that of the norm is half of it.
 
     Args:
         losses: from `shifted_losses`, in float64. Samples must not depend on each other.
         states: h_0..h_L, each (N, …).
-        credits: c_0..c_L, one vector (N, D_l) a sample; a direction of each that is always among those differenced.
+        credits: c_0..c_L, one vector per sample, (N, D_l); their directions are always differenced.
 
     Returns:
-        Gradients of the states' shapes, float64, whose vectors are right; and the relative half width of a 95 % interval of
-        ‖g_l‖, 0 where exact.
+        Gradients of the states' shapes, float64, whose `gradient_vectors` are right; and the relative half width of a 95 %
+        interval of ‖g_l‖, 0 where exact.
     """
     zeros = [torch.zeros_like(state) for state in states]
     gradients, widths = [], []
@@ -252,7 +267,7 @@ def differenced_gradients(
 
 
 def in_state(vectors: Tensor, state: Tensor) -> Tensor:
-    """Return vectors (N, D) as a shift of the state: of the class token of tokens, of all positions of a map alike."""
+    """Return vectors (N, D) as a shift of the state: of the class token, or of all positions of a map."""
     if state.dim() == 2:
         return vectors
     if state.dim() == 4:

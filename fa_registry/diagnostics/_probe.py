@@ -1,7 +1,8 @@
-"""The bench: what may be tried on a network beyond looking at one batch. Tensors and plain functions; it knows no task.
+"""The bench: tensors and functions for measurements that need more than one pass over one batch.
 
-Everything is in float64 and in full shape (tokens and maps as they are), because a perturbation moves the whole state. What
-a run cannot offer is an Absent with the reason, and then what is measured with it is N/A for that reason.
+It does not depend on a task. Everything is in float64 and in full shape (tokens and maps are not reduced), because a
+perturbation moves the whole state. A part that a run cannot provide is an Unavailable with the reason; metrics that need it are
+N/A for that reason.
 """
 
 from __future__ import annotations
@@ -15,30 +16,38 @@ from torch import Tensor
 
 from fa_registry.diagnostics.base import Observation
 
-NO_BENCH = "the network could only be looked at once: this needs trials on it"
-SAMPLES_OF_POSITIONS = 16  # of states with tokens or maps: all 128 take minutes of a core in float64, for one run
+NO_BENCH = "this needs repeated forward passes of the network, and only one pass was available"
+SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 take minutes of a core in float64, for one run
 PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
-ROUNDINGS = 100  # of float64: a change of the loss, or of a state, counts as one from here on
+ROUNDINGS = 100  # in units of float64 rounding: a smaller change of the loss or of a state counts as no change
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """What stands in for a part that is not there."""
+    """A placeholder for a part of the bench that is not available."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ProbeContext:
-    """states, gradients, credits: L+1 tensors (N, …). losses: each sample's cross entropy, (N,).
+    """The bench of one network and eval batch.
 
-    losses_from(site, states, first=0): states (n, V, …), V variants of h_site for each of the n samples from `first` on →
-    their cross entropies (n, V), in eval mode. batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K
-    disjoint batches. fresh_credits(index) → L+1 credits (N, …) under the index-th fresh draw of the feedback state;
-    null_draws: how many of them make a null.
-    weights, initial_weights: name → tensor; those of block l are named blocks.{l−1}.… bridge_residuals() → V_φ − softmin V̄
-    per site, (N,) each. costates() → the exact costates, L+1 tensors (N, …). generator(name) → a fresh CPU generator, the same
-    one for the same name and seed.
+    Args:
+        states: L+1 tensors (N, …).
+        gradients: L+1 tensors (N, …).
+        losses: cross entropy of each sample, (N,).
+        losses_from: losses_from(site, states, first=0) → cross entropies (n, V) in eval mode, for states (n, V, …): V variants
+            of h_site for each of the n samples from `first` on.
+        generator: generator(name) → a fresh CPU generator, the same for the same name and seed.
+        credits: L+1 tensors (N, …).
+        batch_gradients: batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K disjoint batches.
+        fresh_credits: fresh_credits(index) → L+1 credits (N, …) under the index-th fresh draw of the feedback state.
+        weights: name → tensor; names of block l begin with blocks.{l−1}.
+        initial_weights: as weights.
+        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ per site, (N,) each.
+        costates: costates() → the exact costates, L+1 tensors (N, …).
+        null_draws: number of fresh draws in a null.
     """
 
     states: Sequence[Tensor]
@@ -57,7 +66,10 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """The bench of the samples whose states are moved about: all, or the first few where states have tokens or maps."""
+    """Return the bench restricted to the samples whose states are perturbed.
+
+    These are all samples, or the first few if states have tokens or maps.
+    """
     if all(state.dim() == 2 for state in bench.states):
         return bench
     few = slice(SAMPLES_OF_POSITIONS)
@@ -72,7 +84,7 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
 
 
 def absence(observation: Observation, *parts: str) -> str:
-    """Why the bench, or one of its parts, is missing; empty where all are there."""
+    """Return why the bench or one of its parts is missing; empty if nothing is missing."""
     if observation.bench is None:
         return NO_BENCH
     parts_of_bench = (getattr(observation.bench, part) for part in parts)
@@ -80,10 +92,10 @@ def absence(observation: Observation, *parts: str) -> str:
 
 
 def flat(rows: Tensor) -> Tensor:
-    """(N, …) → (N, features)."""
+    """Flatten (N, …) to (N, features)."""
     return rows.reshape(len(rows), -1)
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Whether a change of the loss is larger than what rounding alone makes of a loss of this size. Elementwise."""
+    """Return elementwise whether a change of the loss is larger than the rounding of such a loss."""
     return change > ROUNDINGS * torch.finfo(torch.float64).eps * losses.abs().clamp(min=1.0)

@@ -1,4 +1,4 @@
-"""Check a reference gradient against differences of the loss, which need no backward pass."""
+"""Comparison of a reference gradient with differences of the loss, which need no backward pass."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
 from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
 
-ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
-# Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.
+ROUNDS = 8  # of two passes each; a sample is shifted at one site per round
+# Deviations that rounding and the error of the difference explain: far below .1, where a cosine begins to change.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
-# Relative to the state's root mean square. A shift that crosses a kink of the loss tells nothing; the step makes them few.
+# Relative to the state's root mean square. A shift that crosses a kink of the loss is useless; a small step makes this rare.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
-RESOLVED = 3  # times the rounding of the loss over the tolerance: a slope below that is not compared
+RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
 KINKS = "the loss has a kink in every direction that was tried, and no derivative there"
 ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
 
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """What the comparison of a gradient with differences of the loss found.
+    """Result of the comparison of a gradient with differences of the loss.
 
     Attributes:
-        deviations: a Reading a site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site; without a
-            value where rounding of the loss hides every difference.
-        objection: how the worst site differs, in words; empty where every site is within the tolerance.
-        wrong: the sites that are not.
+        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site; without
+            a value if rounding of the loss hides every difference.
+        objection: description of the difference at the worst site; empty if every site is within the tolerance.
+        wrong: the sites that are outside the tolerance.
     """
 
     deviations: tuple[Reading, ...]
@@ -46,16 +46,16 @@ def check_reference(
 ) -> ReferenceCheck:
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
-    A sample is shifted at one site a round and the site rotates, so that all sites together take 2 · ROUNDS passes, more only if
-    there are fewer samples than sites. Directions are Gaussian; those of the first round are the credits'. In float32 half as
-    many rounds are of four passes each, whose two step widths are extrapolated (Richardson).
+    A sample is shifted at one site per round and the site rotates, so all sites together take 2 · ROUNDS passes, and more only if
+    there are fewer samples than sites. Directions are Gaussian; in the first round they are the credits. In float32 there are
+    half as many rounds of four passes each, and two step sizes are extrapolated (Richardson).
 
     Args:
-        losses: from L+1 shifts to the samples' losses, (N,), see shifted_losses.
+        losses: function from L+1 shifts to the samples' losses, (N,), see shifted_losses.
         states: h_0..h_L, each (N, …).
         gradients: ∂(Σ_i ℓ_i)/∂h_l, of the states' shapes.
-        credits: c_0..c_L, one vector (N, D_l) a sample.
-        precision: the coarsest in which the passes compute, float64 or float32.
+        credits: c_0..c_L, one vector per sample, (N, D_l).
+        precision: the coarsest precision of the passes, float64 or float32.
     """
     count, samples = len(states), len(states[0])
     rounds = max(ROUNDS, -(-ROUNDS * count // samples)) // (1 if precision == torch.float64 else 2)
@@ -83,7 +83,7 @@ def check_reference(
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites that deviate by more than the limit, or that cannot be compared for kinks."""
+    """Return the sites that deviate by more than the limit or that kinks make incomparable."""
     return [
         site
         for site, reading in enumerate(deviations)
@@ -109,8 +109,8 @@ def _direction(
 ) -> Tensor:
     """Return a direction of the state's shape for every sample, with entries of size 1.
 
-    In every other round, entries that are exactly zero stay so, as a ReLU leaves them: a pooling or another ReLU behind it has its
-    kink there, and no direction that moves them may have a derivative.
+    In every other round, entries that are exactly zero, such as outputs of a ReLU, are not moved. A later pooling or ReLU has its
+    kink there, so the loss may have no derivative in a direction that moves them.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
     if credits is not None and number == 0 and credits[site].isfinite().all():
@@ -130,7 +130,7 @@ def _column(mask: Tensor, like: Tensor) -> Tensor:
 def _differences(
     losses: Shifted, plain: Tensor, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the central differences along the directions, (N,), where they are bent, (N,), and the steps, (L+1, N)."""
+    """Return central differences, (N,), the mask of kinks, (N,), and the steps, (L+1, N)."""
 
     def one_sided(step: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the slopes ahead and behind, and the steps of all states."""
@@ -152,7 +152,7 @@ def _differences(
 
 
 def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
-    """Return where the slopes on the two sides differ: half of what they differ by is the most that their mean errs."""
+    """Return where the slopes on the two sides differ; their mean errs by at most half the difference."""
     return (up - down).abs() > TOLERANCE[precision] * torch.maximum(up.abs(), down.abs())
 
 
@@ -180,9 +180,10 @@ def _whole_batch(
     precision: torch.dtype,
     draw: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return differences of the whole batch's loss at one site: of a network whose samples depend on each other.
+    """Return differences of the whole batch's loss at one site.
 
-    All sites together take 2 · ROUNDS passes, and four a site if they are many.
+    They are for networks whose samples depend on each other. All sites together take 2 · ROUNDS passes, or four per site if there
+    are many sites.
     """
     rows, total = [], plain.sum()
     for number in range(max(2, ROUNDS // len(states))):

@@ -1,4 +1,4 @@
-"""One number from many Γ: the four aggregations in use, with and without site 0, and how far apart they lie."""
+"""Aggregates of Γ over sites and samples: four ways, with and without site 0, and their spread."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Aggregates(Diagnostic):
         name="aggregates",
         symbol="Γ̄",
         line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0 "
-        "where a parameter learns from it",
+        "if a parameter learns from it",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
-        cannot_tell="which site carries the number: read the per-site Γ beside it",
-        source="arXiv 2606.21126 on what aggregation does to Γ; the eight ways and their spread: this project",
+        cannot_tell="which sites the value comes from: read the per-site Γ as well",
+        source="arXiv 2606.21126 on the effect of aggregation on Γ; the eight aggregates and their spread: this project",
         needs_credit=QUANTITIES,
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Γ by every common aggregation, over the sites that are not exact by construction, and their spread."""
+        """Return every aggregate of Γ over the sites that are not exact by construction, and the spread."""
         if absent := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
         refusals = gamma_refusals(observation)
@@ -52,16 +52,16 @@ class Aggregates(Diagnostic):
 
 
 def _reduced(cosines: np.ndarray) -> dict[str, float]:
-    """One site's cosines (N,), by each way of summing up samples."""
+    """Return the mean and median of one site's cosines (N,)."""
     return {name: reduce(defined(cosines)) for name, reduce in REDUCE.items()}
 
 
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Over the counted sites (never the exact ones): samples first, then sites; N/A as soon as one site is.
+    """Aggregate over samples, then over the counted sites; N/A if one of these sites is N/A.
 
-    reduced: those of the counted sites that are not refused, see `_reduced`.
+    `reduced` contains the counted sites that are not refused, see `_reduced`. Exact sites are never counted.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted if scope == "all" or site > 0]

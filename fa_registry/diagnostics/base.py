@@ -1,7 +1,7 @@
-"""The contract of a diagnostic: it turns one Observation into numbers, and knows no threshold.
+"""The contract of a diagnostic: it computes metrics from one Observation and contains no threshold.
 
-An Observation holds what one eval batch showed: states, exact gradients, credits and the output error. Gradients are of the
-*sum* of the samples' cross entropies, so that row i is sample i's own gradient, whatever the batch it stood in.
+An Observation contains the states, exact gradients, credits and output error of one eval batch. Gradients belong to the
+*sum* of the samples' cross entropies, so that row i is the gradient of sample i and does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -29,22 +29,28 @@ SiteReadings = tuple[Reading, ...]
 MOMENTS = ("epoch", "final")
 
 SiteBySample = np.ndarray  # float64 (sites, samples)
-# Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so that an error of 64 eps has a
-# direction to 1/64 at worst: a cosine of at least .9998, far from the .99 at which a reference is noise.
+# Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so the direction of an error of
+# 64 eps is accurate to 1/64 at worst: a cosine of at least .9998, far from the .99 below which a reference is noise.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
 NO_INITIAL = "the states at initialisation are not known"
 
 
 @dataclass(frozen=True)
 class DiagnosticCard:
-    """What a reader must know of a diagnostic.
+    """Description of a diagnostic.
 
-    quantities: what it measures, or its name: one of quantities.DECLARED, or what pages then call it; `name/*` is one a
-    parameter. needs_credit: the names of those that are lost with the run's feedback state. cannot_tell: what a reader must not
-    conclude from it. source: paper and equation, or who made it up. when: "epoch" (measured every epoch) or "final" (at the end
-    of training and when a run is recomputed: it takes many passes). conventions: how it is measured, recorded with every run.
-    bibtex: of what `source` names, where it is certain; an arXiv number in `source` is cited by itself. version: of a
-    diagnostic of our own; raised whenever one of its numbers changes.
+    `quantities` are the metrics it measures, or their names. A name in DECLARED refers to that metric; any other name is shown on
+    pages as given; `name/*` is one metric per parameter.
+
+    Args:
+        cannot_tell: conclusions that a reader must not draw from it.
+        source: paper and equation, or the author of the metric.
+        when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed, because it takes
+            many passes).
+        needs_credit: names of the metrics that cannot be measured without the run's feedback state.
+        conventions: measurement settings, recorded with every run.
+        bibtex: entry for the work that `source` names, if it is certain; an arXiv number in `source` is cited automatically.
+        version: for built-in diagnostics; raised whenever one of its numbers changes.
     """
 
     name: str
@@ -66,7 +72,7 @@ class DiagnosticCard:
         problems = [word for word in text if not getattr(self, word)]
         if self.when not in MOMENTS:
             problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
-        problems += [f"the quantity {name!r}, which needs_credit names" for name in self._third_party()]
+        problems += [f"the metric {name!r}, which needs_credit names" for name in self._third_party()]
         if problems:
             raise PluginError(f"the card of diagnostic {self.name!r} lacks: {', '.join(problems)}")
 
@@ -75,12 +81,12 @@ class DiagnosticCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its quantities, in their order."""
+        """Return the names of its metrics, in their order."""
         return tuple(quantity if isinstance(quantity, str) else quantity.name for quantity in self.quantities)
 
     @property
     def described(self) -> tuple[Metric, ...]:
-        """Its quantities with all that a page says of them: the card's own words and unit where they have none."""
+        """Return its metrics with their descriptions; symbol, text and unit default to those of the card."""
         return tuple(map(self._described, self.quantities))
 
     def _described(self, given: Metric | str) -> Metric:
@@ -94,49 +100,63 @@ class DiagnosticCard:
         )
 
     def covers(self, quantity: str) -> bool:
-        """Whether the card announces a quantity of this name."""
+        """Return whether the card declares a metric with this name."""
         families = tuple(held.family for held in self.described if held.family)
         return quantity in self.names or quantity.startswith(families)
 
     def __json__(self) -> dict[str, Any]:
-        """The fields, `quantities` as names; and `described`."""
+        """Return the fields, with `quantities` as names, and `described`."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**own, "quantities": self.names, "described": self.described}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """sites: quantity → one Reading a site 0..L. scalars: quantity → Reading."""
+    """The result of a diagnostic.
+
+    Args:
+        sites: metric → one Reading per site 0..L.
+        scalars: metric → Reading.
+    """
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)
     scalars: Mapping[str, Reading] = field(default_factory=dict)
 
 
 class Diagnostic(abc.ABC):
-    """A measure: a card and one function. It has no state and knows no threshold; the card names its source."""
+    """A diagnostic: a card and one function, without state and without thresholds."""
 
     card: DiagnosticCard
 
     @abc.abstractmethod
     def measure(self, observation: Observation) -> Measured:
-        """The quantities named on the card, in the card's unit: L+1 readings of one at sites, site 0 first, or one scalar.
+        """Return the metrics named on the card, in the card's unit.
 
-        What cannot be measured is a Reading without a value and with the reason: never a zero, and never a site less. It raises
-        for nothing that a run may hold, inf and nan included. An exception becomes a failure of this diagnostic alone, and the
-        verdict incomplete; a PluginError, which says that a method broke its contract, ends the measuring.
+        A site metric has L+1 readings, site 0 first; a scalar metric has one. If a value cannot be measured, return a Reading
+        with a reason instead of a value: never 0, never a shorter list. Do not raise for any value that a run may contain,
+        including inf and nan. An exception makes only this diagnostic fail and the verdict incomplete. A PluginError (a method
+        broke its contract) ends the measurement.
         """
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one eval batch of N samples showed, as one vector a sample and site.
+    """Tensors of one eval batch of N samples, one vector per sample and site.
 
-    hidden, gradients: L+1 tensors (N, D_l), float32 as trained. gradients_double: the same gradients from a float64 pass,
-    or None. credits: the method's, or None with `no_credits` saying why. exact: per site, credit = g by construction.
-    no_gamma: why the method's card gives Γ no meaning; empty where it has one. bench: what may be tried on the network beyond
-    looking at this batch; None where one look is all there was. first_credited: the first site whose credit a parameter learns
-    from; 1 where site 0 is the input. least_error: ‖e‖ of a sample from which on it counts in fidelity.
-    initial_norms: h_norm at initialisation, (L+1,); None with `no_initial` saying why.
+    Args:
+        hidden: L+1 tensors (N, D_l), float32 as trained.
+        gradients: L+1 tensors (N, D_l), float32 as trained.
+        error: e (N, C).
+        gradients_double: the same gradients from a float64 pass, or None.
+        credits: those of the method, or None.
+        no_credits: the reason if credits is None.
+        exact: per site, whether the credit is g by construction.
+        no_gamma: why Γ has no meaning according to the method's card; empty if it has one.
+        bench: functions that run the network again; None if there was only one forward and backward pass.
+        first_credited: the first site whose credit a parameter learns from; 1 if site 0 is the input.
+        least_error: a sample counts in fidelity only if its ‖e‖ is larger.
+        initial_norms: h_norm at initialisation, (L+1,), or None.
+        no_initial: the reason if initial_norms is None.
     """
 
     hidden: Sequence[Tensor]
@@ -155,61 +175,65 @@ class Observation:
 
     @property
     def sites(self) -> int:
-        """L+1: the embedding's output and every block's."""
+        """Return L+1: the outputs of the embedding and of every block."""
         return len(self.hidden)
 
     @property
     def samples(self) -> int:
-        """N."""
+        """Return N."""
         return self.error.shape[0]
 
     @cached_property
     def hidden_norms(self) -> SiteBySample:
-        """‖h_l‖₂ per site and sample, (L+1, N), in the state's own unit."""
+        """Return ‖h_l‖₂ per site and sample, (L+1, N), in the unit of the state."""
         return table(sample_norms(state) for state in self.hidden)
 
     @cached_property
     def gradient_norms(self) -> SiteBySample:
-        """‖g_l‖₂ per site and sample, (L+1, N): of the sample's own loss, in loss per unit of state.
+        """Return ‖g_l‖₂ of each sample's loss per site and sample, (L+1, N), in loss per unit of state.
 
-        The mean loss over N samples would make each N times smaller, and a floor under it a matter of the batch. Checked in
-        tests/diagnostics/test_observe.py: a row is the same whatever batch it stood in.
+        With the mean loss each norm would be N times smaller, and a floor would depend on the batch size.
+        tests/diagnostics/test_observe.py checks that a row does not depend on the batch.
         """
         return table(sample_norms(gradient) for gradient in self.gradients)
 
     @cached_property
     def credit_norms(self) -> SiteBySample | None:
-        """‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
+        """Return ‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
         return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
 
     @cached_property
     def error_norms(self) -> np.ndarray:
-        """‖e‖₂ per sample, (N,)."""
+        """Return ‖e‖₂ per sample, (N,)."""
         return sample_norms(self.error).cpu().numpy()
 
     @cached_property
     def fidelities(self) -> SiteBySample | None:
-        """cos(g_l in float32, g_l in float64) per site and sample, (L+1, N), nan at a zero; None without the float64 pass."""
+        """Return cos(g_l in float32, g_l in float64) per site and sample, (L+1, N).
+
+        It is nan if a norm is zero. Returns None without the float64 pass.
+        """
         if self.gradients_double is None:
             return None
         return cosine_table(self.gradients, self.gradients_double, self.gradient_norms, self.double_norms)
 
     @cached_property
     def double_norms(self) -> SiteBySample:
-        """‖g_l‖₂ of the float64 pass per site and sample, (L+1, N); needs that pass."""
+        """Return ‖g_l‖₂ of the float64 pass per site and sample, (L+1, N); needs that pass."""
         return table(sample_norms(gradient) for gradient in self.gradients_double)
 
     @cached_property
     def resolved(self) -> np.ndarray:
-        """Which samples have an error that float32 resolves, (N,) of bool; one that is not finite counts too."""
+        """Return a mask (N,) of the samples whose error float32 resolves; includes non-finite errors."""
         return ~(self.error_norms <= self.least_error)
 
     @cached_property
     def alignments(self) -> SiteBySample | None:
-        """cos(c_l, g_l) per site and sample, (L+1, N), nan where a norm is zero or not finite; None without credits.
+        """Return cos(c_l, g_l) per site and sample, (L+1, N); None without credits.
 
-        Credit and gradient of one index are of one site, the block's output. Against g_{l−1} fa reads .997 at its last block,
-        as published; tests/diagnostics/test_gamma.py holds the two readings apart.
+        It is nan if a norm is zero or not finite. Credit and gradient with the same index belong to the same site, the block's
+        output. With g_{l−1} instead, fa has .997 at its last block, as published; tests/diagnostics/test_gamma.py distinguishes
+        the two.
         """
         if self.credits is None:
             return None
@@ -217,45 +241,48 @@ class Observation:
 
 
 def table(rows: Iterable[Tensor]) -> SiteBySample:
-    """Stack one (N,) tensor a site into a NumPy table (sites, N): one copy off the device for all of them."""
+    """Stack one (N,) tensor per site into a NumPy table (sites, N), with one copy from the device."""
     return torch.stack(list(rows)).cpu().numpy()
 
 
 def sample_norms(rows: Tensor) -> Tensor:
-    """L2 norm of every row in float64: (N, D) → (N,)."""
+    """Return the L2 norm of every row in float64: (N, D) → (N,)."""
     return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
 
 
 def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
-    """Cosine of paired rows in float64 without any eps: (N, D), (N, D) → (N,); nan where a row is zero.
+    """Return the cosine of paired rows in float64: (N, D), (N, D) → (N,); nan if a row is zero.
 
-    The library function of this name clamps norms at 1e-8: on a gradient of norm 1e-10 its answer is 100 times too small.
-    Checked in tests/diagnostics/test_base.py: the cosine does not depend on the size of a vector.
+    It uses no eps. torch's cosine_similarity clamps norms at 1e-8: for a gradient of norm 1e-10 its result is 100 times too
+    small. tests/diagnostics/test_base.py checks that the cosine does not depend on the size of a vector.
     """
     return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
 
 
 def sample_products(left: Tensor, right: Tensor) -> Tensor:
-    """Inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
+    """Return the inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
     return torch.linalg.vecdot(left.double(), right.double(), dim=1)
 
 
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """`sample_cosines`, bit by bit, of every pair of a site, from norms that are known already: they are most of its work."""
+    """Return `sample_cosines` of every site, with identical bits, from known norms.
+
+    Computing the norms is most of the work of `sample_cosines`.
+    """
     products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
     with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch
         return products / (left_norms * right_norms)
 
 
 def readings(values: Iterable[float]) -> SiteReadings:
-    """One Reading a site; a value that is not finite becomes a reason that says so."""
+    """Return one Reading per site; a value that is not finite is replaced by a reason."""
     return tuple(Reading.of(value) for value in values)
 
 
 def missing(count: int, reason: str) -> SiteReadings:
-    """`count` readings, one a site, that all lack a value for the same reason."""
+    """Return `count` readings, one per site, that all lack a value for the same reason."""
     return tuple(Reading(None, reason) for _ in range(count))
 
 

@@ -1,4 +1,4 @@
-"""bridge_residual: does the value net keep its own recursion?"""
+"""bridge_residual: does the value net satisfy its recursion?"""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class BridgeResidual(Diagnostic):
         quantities=("bridge_residual",),
         unit="nats of cross entropy",
         range="0 to infinity",
-        cannot_tell="whether the slope of V_φ, which is the credit, is right: a value can fit and its gradient not",
+        cannot_tell="whether the gradient of V_φ, which is the credit, is right: a value can fit although its gradient does not",
         source="arXiv 2606.21126, credit bridge",
         when="final",
         needs_credit=("bridge_residual",),
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean over samples of |residual| at every site, in the loss's unit; N/A for a method without a value net.
+        """Return the mean over samples of |residual| at every site, in the loss's unit.
 
-        Of absolute values: signed residuals of both signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
+        It is N/A for a method without a value net. Absolute values are needed because residuals of both signs would cancel in the
+        mean (tests/diagnostics/test_bridge_residual.py).
         """
         if absent := absence(observation, "bridge_residuals"):
             return Measured(sites={"bridge_residual": missing(observation.sites, absent)})

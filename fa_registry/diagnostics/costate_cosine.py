@@ -1,4 +1,4 @@
-"""costate_cosine: the credit against the costate where that is known without autograd."""
+"""costate_cosine: the cosine between credit and costate, for networks whose costate has a closed form."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CostateCosine(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean over samples of cos(c_l, λ_l) at every site, λ_l of the summed loss; N/A where no closed form is known.
+        """Return the mean over samples of cos(c_l, λ_l) at every site, with λ_l of the summed loss.
 
-        Whole states, (N, …) as rows: a token or pixel is not averaged away first. λ_l is the gradient for this network, not minus
-        it (tests/architectures/test_base.py), so that +1 is a perfect credit.
+        It is N/A if no closed form is known. Rows are whole states, (N, …), without averages over tokens or pixels. λ_l is the
+        gradient, not its negative (tests/architectures/test_base.py), so +1 is a perfect credit.
         """
         if absent := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
@@ -52,7 +52,7 @@ def _measured(rows: SiteReadings, mean: Reading) -> Measured:
 
 
 def _mean(rows: Sequence[Reading]) -> Reading:
-    """Of one reading a site; N/A with the first site's reason where one has none."""
+    """Return the mean of one reading per site; N/A, with the first reason, if one has no value."""
     if not rows:
         return Reading(None, "the credit of every site is exact by construction")
     absent = [row for row in rows if row.value is None]

@@ -1,4 +1,4 @@
-"""feature_drift: how far the weights have come from where they started."""
+"""feature_drift: the distance of the weights from their initial values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FeatureDrift(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """‖W_T − W_0‖_F/‖W_0‖_F of every weight and of all blocks together; N/A without the initial weights."""
+        """Return ‖W_T − W_0‖_F/‖W_0‖_F of every weight and of all blocks; N/A without the initial weights."""
         if absent := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights
@@ -50,7 +50,7 @@ class FeatureDrift(Diagnostic):
 
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
-    """‖W − W_0‖/‖W_0‖ of the named parameters taken as one vector."""
+    """Return ‖W − W_0‖/‖W_0‖ of the named parameters as one vector."""
     moved, start = [], []
     for name in names:
         before = initial.get(name)

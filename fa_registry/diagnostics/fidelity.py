@@ -29,7 +29,7 @@ class Fidelity(Diagnostic):
         """Compare the directions of g_l in float32 and in float64, by sample and as one batch.
 
         A gradient of 1e-12 that is right to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). A sample whose
-        error is below the resolution of float32 has no float32 direction: it is left out of the mean, and counted.
+        error is below the resolution of float32 has no float32 direction: it is excluded from the mean and counted.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "no float64 pass was made")

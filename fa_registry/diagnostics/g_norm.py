@@ -12,7 +12,7 @@ class GradientNorm(Diagnostic):
     card = DiagnosticCard(
         name="g_norm",
         symbol="‖g_l‖",
-        line="median over samples of the L2 norm of the sample's own gradient; g_norm_mean_ce is the paper's figure, g_norm/128",
+        line="median over samples of the L2 norm of the sample's gradient; g_norm_mean_ce is the paper's metric, g_norm/128",
         quantities=("g_norm", "g_norm_mean_ce", "g_L"),
         unit="loss per unit of state",
         range="0 to infinity",
@@ -21,10 +21,10 @@ class GradientNorm(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The median over samples of ‖g_l‖ at every site, and the same by REFERENCE_BATCH, as the paper has it.
+        """Return the median over samples of ‖g_l‖ at every site, and the same divided by REFERENCE_BATCH.
 
-        A sample's own gradient has no 1/N. g_norm_mean_ce divides by 128 whatever the batch at hand is, so that it is the norm of
-        the mean loss's gradient at the paper's N and a constant share of g_norm at any other (tests/diagnostics/test_norms.py).
+        The gradient of a sample has no factor 1/N. g_norm_mean_ce always divides by 128, the paper's N, so it is the norm of the
+        mean loss's gradient there and a constant fraction of g_norm for any batch size (tests/diagnostics/test_norms.py).
         """
         norms = np.median(observation.gradient_norms, axis=1)
         return Measured(

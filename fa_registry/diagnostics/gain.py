@@ -1,4 +1,4 @@
-"""gain: how much of the output error reaches a site, whatever the error's own size."""
+"""gain: how much of the output error reaches a site, relative to the size of the error."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class Gain(Diagnostic):
     card = DiagnosticCard(
         name="gain",
         symbol="‖g_l‖/‖e‖",
-        line="median over samples of the gradient's norm by the norm of the output error e = softmax(z) − onehot(y)",
+        line="median over samples of the gradient's norm divided by the norm of the output error e = softmax(z) − onehot(y)",
         quantities=("gain",),
         unit="1 / unit of state",
         range="0 to infinity",
         cannot_tell="whether the direction that reaches the site is a useful one",
-        source="this project: what a small ‖g_l‖ alone cannot tell",
+        source="this project: a small ‖g_l‖ alone does not show how much of the error arrives",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """gain at every site: the median of ‖g_l‖/‖e‖ over the samples whose output error is not exactly zero."""
+        """Return the median of ‖g_l‖/‖e‖ at every site, over the samples with an output error other than zero."""
         errors = observation.error_norms
-        wrong = ~(errors == 0)  # a nan stays in; an error of exactly zero (softmax saturated) has no gain
+        wrong = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
         if not wrong.any():
             return Measured(
                 sites={"gain": missing(observation.sites, "the output error is exactly zero for every sample")}

@@ -1,6 +1,6 @@
-"""Γ: cosine between a method's credit and the reference gradient, and what may be said of it.
+"""Γ: cosine between a method's credit and the reference gradient.
 
-When Γ is a number at all, and over which samples it is a mean, is asked here by everything made of cosines with g_l.
+All diagnostics made of cosines with g_l use this module to decide whether Γ has a value and over which samples it is a mean.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical no
 
 
 def no_gamma(observation: Observation) -> str:
-    """Why Γ has no value at any site: no credits, or a card that gives it no meaning. Empty where it may have one."""
+    """Return why Γ has no value at any site (no credits, or no meaning by the card), or ""."""
     return observation.no_credits if observation.credits is None else observation.no_gamma
 
 
 def gamma_refusals(observation: Observation) -> list[str]:
-    """Per site, why Γ has no value there; empty where it has one. Needs `alignments`."""
+    """Return per site why Γ has no value there, empty if it has one; needs `alignments`."""
     first = observation.first_credited
     credited = (
         refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first
@@ -31,7 +31,7 @@ def gamma_refusals(observation: Observation) -> list[str]:
 
 
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
-    """Why a mean over `cosines` (N,) with the gradient of site `reference` would be no Γ; empty where it is one."""
+    """Return why the mean of `cosines` (N,) with the gradient of site `reference` is no valid Γ, or ""."""
     norms = observation.gradient_norms[reference]
     if (norms == 0).all():
         return "the reference gradient is exactly zero for every sample"
@@ -50,7 +50,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
 
 
 def defined(cosines: np.ndarray) -> np.ndarray:
-    """Those of the samples that have one: neither vector zero, both finite."""
+    """Return the cosines that are defined: both vectors are finite and not zero."""
     return cosines[~np.isnan(cosines)]
 
 
@@ -73,7 +73,10 @@ class Gamma(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Γ with its quartiles at every site, per-sample cosines in float64; N/A with the reason where a site refuses one."""
+        """Return Γ with its quartiles at every site, from per-sample cosines in float64.
+
+        It is N/A, with the reason, at a site where Γ is not valid.
+        """
         if absent := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         rows: dict[str, list[Reading]] = {name: [] for name in self.card.quantities}
@@ -89,7 +92,10 @@ def _absent(reason: str) -> dict[str, Reading]:
 
 
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
-    """gamma_batch is the cosine of the whole batch as one vector: large gradients weigh more there than in the mean."""
+    """Return the values of one site.
+
+    gamma_batch is the cosine of the whole batch as one vector: large gradients weigh more in it than in the mean.
+    """
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]
     values = [cosines.mean(), *np.quantile(cosines, [0.25, 0.5, 0.75]), len(cosines), sample_cosines(*flat).item()]

@@ -1,7 +1,7 @@
-"""Γ as the published code reads it: the credit of block l against the gradient at the block's *input*, one site too early.
+"""Γ as the published code computes it: with the gradient at the block's *input*, one site too early.
 
-Kept for reproduction tables alone. FA's credit at the last site is g_L itself; against g_{L−1} of a residual net that is still
-.997, which is how a method that is exact at one site looks aligned at another.
+It is used only for reproduction tables. FA's credit at the last site is g_L itself, and its cosine with g_{L−1} of a residual net
+is still .997. So a method that is exact at one site appears aligned at another.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ class GammaBlockInput(Diagnostic):
     card = DiagnosticCard(
         name="gamma_block_input",
         symbol="cos(c_l, g_{l−1})",
-        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: over blocks, the published headline",
+        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: over blocks, the published main value",
         quantities=NAMES,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="how well the credit fits where it acts: that is gamma. Nothing is judged by it",
+        cannot_tell="how well the credit fits where it acts: gamma measures that. No rule uses this metric",
         source="reference code of arXiv 2606.21126",
         needs_credit=NAMES,
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean over samples of cos(c_l, g_{l−1}) at sites 1..L, N/A at site 0; and their mean over blocks.
+        """Return the mean over samples of cos(c_l, g_{l−1}) at sites 1..L, and the mean over blocks.
 
-        Needs both of one width. One site too early on purpose: tests/diagnostics/test_gamma.py checks which row is
-        against which, and tests/diagnostics/test_gamma.py that `gamma` is not this.
+        It is N/A at site 0. Both vectors must have the same width. The reference is one site too early on purpose:
+        tests/diagnostics/test_gamma.py checks which rows are compared, and that `gamma` differs from this.
         """
         if absent := no_gamma(observation):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
@@ -57,7 +57,7 @@ def _block(observation: Observation, site: int) -> Reading:
 
 
 def _mean(blocks: tuple[Reading, ...]) -> Reading:
-    """N/A as soon as one block is: a mean over fewer would be another number."""
+    """Return the mean over blocks; N/A if one block is N/A, because a mean over fewer blocks would differ."""
     if not blocks:
         return Reading(None, "the network has no block")
     absent = next((reading for reading in blocks if reading.value is None), None)

@@ -1,4 +1,4 @@
-"""The null of Γ: the same network under feedback it was not trained with."""
+"""The null of Γ: the same network with feedback that it was not trained with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fa_registry.records import NOT_FINITE, Reading
 from fa_registry.statistics import rank_p_value
 
 CHEAP_DRAWS = (
-    99  # the least p is .01, so that 5 % at each of a few sites is not the very edge of what the ranking can say
+    99  # the smallest p is .01, so that 5 % at each of a few sites is not at the limit of the ranking's resolution
 )
-COSTLY_DRAWS = 20  # as published; the least p is 1/21 = .048: a site is told apart only when no draw reaches it
-AT_ONCE = 10  # draws whose cosines are taken in one go: few enough for what they need to stay in the cache
+COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: a site is significant only if no draw reaches its Γ
+AT_ONCE = 10  # draws whose cosines are computed together: few enough for the cache
 NAMES = ("gamma_null_mean", "gamma_null_std", "gamma_null_p")
-EXACT = "the credit is exact by construction here, whatever the feedback"
+EXACT = "the credit is exact by construction here, for any feedback"
 
 
 class GammaNull(Diagnostic):
@@ -27,13 +27,13 @@ class GammaNull(Diagnostic):
         name="gamma_null",
         version=2,  # 99 draws where they are cheap
         symbol="Γ_l under fresh B",
-        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS}; {COSTLY_DRAWS} where a draw takes too many operations; "
+        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS}; {COSTLY_DRAWS} if a draw takes too many operations; "
         f"recorded with the run): mean, standard deviation (ddof 1), and the rank p-value "
         "(1 + draws with at least the observed Γ)/(draws + 1)",
         quantities=NAMES,
         unit="cosine; _p: probability",
         range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, {1 / (COSTLY_DRAWS + 1):.3f} to 1 from {COSTLY_DRAWS} draws",
-        cannot_tell="p-values below 1/(draws + 1); nor whether an alignment is useful, only that it is with this feedback",
+        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (it only shows that it is to this feedback)",
         source="arXiv 2606.21126, fresh-B null; the p-value of Phipson & Smyth 2010",
         when="final",
         needs_credit=NAMES,
@@ -45,7 +45,10 @@ class GammaNull(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Γ under fresh draws at every site: mean, std (ddof 1), and the rank p-value of the run's own Γ, (1 + #≥)/(draws + 1)."""
+        """Return mean and std (ddof 1) of Γ under fresh draws at every site, and the run's rank p-value.
+
+        The p-value is (1 + number of draws with at least the observed Γ)/(draws + 1).
+        """
         if absent := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, absent) for name in NAMES})
         refusals = gamma_refusals(observation)
@@ -62,14 +65,17 @@ class GammaNull(Diagnostic):
 
 
 def _null(observation: Observation) -> np.ndarray:
-    """Γ of every draw and site, (draws, sites); nan where no sample has a cosine."""
+    """Return Γ of every draw and site, (draws, sites); nan where no sample has a cosine."""
     draws = observation.bench.null_draws
     parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
     return np.concatenate([_gammas(observation, part) for part in parts])
 
 
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
-    """Those of some draws, (draws, sites). The cosines of all of them with a site's gradients are one product."""
+    """Return Γ of the draws `indices`, (draws, sites).
+
+    One product computes the cosines of all draws with a site's gradients.
+    """
     drawn = [[gradient_vectors(credit) for credit in observation.bench.fresh_credits(index)] for index in indices]
     columns = []
     for site, gradient in enumerate(observation.gradients):
@@ -80,13 +86,13 @@ def _gammas(observation: Observation, indices: range) -> np.ndarray:
 
 
 def _cosines(credits: Tensor, gradient: Tensor, norms: Tensor) -> Tensor:
-    """(draws, N, D), (N, D), ‖g‖ (N,) → (draws, N) without any eps; nan where a vector is zero."""
+    """Return cosines (draws, N) of (draws, N, D) and (N, D), given ‖g‖ (N,), without eps; nan at zero."""
     lengths = sample_norms(credits.flatten(0, 1)).unflatten(0, credits.shape[:2])
     return torch.linalg.vecdot(credits, gradient) / (lengths * norms)
 
 
 def _means(cosines: np.ndarray) -> list[float]:
-    """Of each draw over the samples that have one: (draws, N) → one number a draw."""
+    """Return the mean of each draw over the samples with a cosine: (draws, N) → one number per draw."""
     rows = map(defined, cosines)
     return [float(row.mean()) if len(row) else float("nan") for row in rows]
 
@@ -98,7 +104,7 @@ def _readings(observed: np.ndarray, null: np.ndarray, refusal: str) -> tuple[Rea
         return (Reading(None, refusal),) * 3
     return (
         Reading.of(null.mean()),
-        # the draws are a sample of all feedback: ddof 1, where NumPy's own default is 0 (tests/diagnostics/test_gamma.py)
+        # the draws are a sample of all feedback: ddof 1, while NumPy's default is 0 (tests/diagnostics/test_gamma.py)
         Reading.of(null.std(ddof=1)),
         Reading.of(rank_p_value(float(observed.mean()), null.tolist())),
     )

@@ -1,4 +1,4 @@
-"""‖h_l‖, its growth from site to site and since initialisation: is the stream's scale stable? (protocol D1)"""
+"""‖h_l‖ and its growth over sites and since initialisation: is the stream's scale stable? (D1)"""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class HiddenNorm(Diagnostic):
     card = DiagnosticCard(
         name="h_norm",
         symbol="‖h_l‖",
-        line="median over samples of the state's L2 norm, its ratio to the site before, and its ratio to initialisation",
+        line="median over samples of the state's L2 norm, its ratio to the previous site, and its ratio to initialisation",
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
-        unit="h_norm: the state's own; growth, growth_init: ratio",
+        unit="h_norm: that of the state; growth, growth_init: ratio",
         range="0 to infinity",
         cannot_tell="whether a large scale hurts accuracy: a LayerNorm before the head hides it from the loss",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
@@ -44,7 +44,7 @@ class HiddenNorm(Diagnostic):
             the same site at initialisation), and the largest of both.
         """
         norms = median_norms(observation.hidden_norms)
-        with np.errstate(invalid="ignore"):  # inf / inf is a measurement too: nan, recorded as not finite
+        with np.errstate(invalid="ignore"):  # inf / inf is also a result: nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
         start = Reading(None, f"{symbol_of('growth')} starts at site 1")
         since, most = _since_initialisation(norms, observation)
@@ -60,7 +60,7 @@ def median_norms(hidden_norms: np.ndarray) -> np.ndarray:
 
 
 def state_norms(hidden: Sequence[Tensor]) -> tuple[float, ...]:
-    """Return h_norm of states (N, D_l), one value a site 0..L."""
+    """Return h_norm of states (N, D_l), one value per site 0..L."""
     return tuple(median_norms(table(map(sample_norms, hidden))).tolist())
 
 
@@ -74,7 +74,7 @@ def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[
 
 
 def largest(growth: np.ndarray) -> Reading:
-    """The maximum over blocks; np.max passes a nan on, so it is not finite as soon as one of them is."""
+    """Return the maximum over blocks; np.max propagates nan, so one nan makes it not finite."""
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 
 

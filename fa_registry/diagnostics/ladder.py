@@ -1,4 +1,7 @@
-"""ladder: how many blocks have learned anything at all. A check on the controls, made from the weights and not from their word."""
+"""ladder: the number of blocks that have learned anything.
+
+It checks the controls from the weights, without relying on the run's declaration.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
 from fa_registry.records import Reading
 
-# Another configuration rounds a draw otherwise, by 4.8e-7 of the largest entry at most (docs/measured/configurations.json), and an
-# audit compares with initial weights that it has drawn itself.
+# Another configuration rounds a draw differently, by at most 4.8e-7 of the largest entry (docs/measured/configurations.json), and
+# an audit compares with initial weights that it has drawn itself.
 ROUNDING = 5e-6
 
 
@@ -20,17 +23,17 @@ class Ladder(Diagnostic):
     card = DiagnosticCard(
         name="ladder",
         symbol="k",
-        line="number of blocks of which any weight differs from its initial value by more than the rounding of its draw",
+        line="number of blocks with a weight that differs from its initial value by more than the rounding of its draw",
         quantities=("blocks_trained",),
         unit="blocks",
-        range="0 to L; 0 for frozen, K for ladder_K, L else",
-        cannot_tell="how much they learned (feature_drift), nor whether it helps: that is the accuracy over ladder_0..ladder_L",
+        range="0 to L; 0 for frozen, K for ladder_K, otherwise L",
+        cannot_tell="how much they learned (see feature_drift); whether it helps (see the accuracy over ladder_0..ladder_L)",
         source="arXiv 2606.21126, ladder control; counting from the weights: this project",
         when="final",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """How many blocks have moved from their initial weights: what a ladder control says it trained."""
+        """Return how many blocks have moved from their initial weights."""
         if absent := absence(observation, "weights", "initial_weights"):
             return Measured(scalars={"blocks_trained": Reading(None, absent)})
         bench = observation.bench
@@ -42,7 +45,7 @@ class Ladder(Diagnostic):
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:
-    """Return whether one of the block's weights has left its initial value; buffers (running statistics) do not count."""
+    """Return whether one of the block's weights has changed; buffers (running statistics) do not count."""
     return any(
         name not in initial or not _is_near(weight, initial[name].to(weight.device))
         for name, weight in weights.items()

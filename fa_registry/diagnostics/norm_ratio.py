@@ -1,4 +1,4 @@
-"""‖c_l‖/‖g_l‖: the credit's scale beside the gradient's."""
+"""‖c_l‖/‖g_l‖: the scale of the credit relative to the gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class NormRatio(Diagnostic):
     card = DiagnosticCard(
         name="norm_ratio",
         symbol="‖c_l‖/‖g_l‖",
-        line="median over samples of the credit's norm by the gradient's",
+        line="median over samples of the credit's norm divided by the gradient's norm",
         quantities=("norm_ratio",),
         unit="ratio",
         range="0 to infinity",
@@ -22,9 +22,10 @@ class NormRatio(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The median over samples of ‖c_l‖/‖g_l‖ at every site: of the ratios, which is not the ratio of the medians.
+        """Return the median over samples of the ratio ‖c_l‖/‖g_l‖ at every site (not the ratio of medians).
 
-        Samples with a gradient of exactly zero are left out. Both norms are of the summed loss, so no batch size is in it.
+        Samples with a gradient of exactly zero are excluded. Both norms belong to the summed loss, so the ratio does not depend
+        on the batch size.
         """
         if observation.credit_norms is None:
             return Measured(sites={"norm_ratio": missing(observation.sites, observation.no_credits)})

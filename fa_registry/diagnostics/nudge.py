@@ -1,4 +1,4 @@
-"""nudge: what one small step of a state against its credit does to the loss."""
+"""nudge: the change of the loss when a state makes one small step against its credit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Nudge(Diagnostic):
         "_rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
-        range="negative is good; _bp is what the best direction gives",
+        range="negative is good; _bp is the value of the best direction",
         cannot_tell="whether the block below can make that step; _rms also depends on the scale of the state",
         source="arXiv 2606.21126, nudge with η = .01 (here nudge_rms); the step relative to ‖h_l‖: this project",
         when="final",
@@ -39,10 +39,10 @@ class Nudge(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean over samples of the loss's change, in its own unit, after one step *against* the credit at every site.
+        """Return the mean change of the loss after one step *against* the credit at every site.
 
-        Negative is good. The step leaves h_l for h_l − η‖h_l‖c_l/‖c_l‖, of every sample by its own norms: with the other sign,
-        or a batch's norm, the closed forms in tests/diagnostics/test_nudge.py do not come out.
+        Negative is good. Each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, with its own norms. With the other sign, or with a
+        norm of the batch, the closed forms in tests/diagnostics/test_nudge.py would fail.
         """
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
@@ -52,9 +52,10 @@ class Nudge(Diagnostic):
 
 
 def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
-    """Every quantity at one site, from one pass over all nudged states.
+    """Return every metric at one site, from one pass over all nudged states.
 
-    Without credits the pass is as large: with fewer rows products would round otherwise, and the control with them.
+    Without credits the pass has the same size, because with fewer rows the products, and so the control, would round
+    differently.
     """
     state = flat(bench.states[site])
     credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
@@ -73,19 +74,19 @@ def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
 
 
 def relative_step(state: Tensor, credit: Tensor) -> Tensor:
-    """η ‖h‖ c/‖c‖ per sample, (N, features); zero where the credit is, since zero has no direction."""
+    """Return η ‖h‖ c/‖c‖ per sample, (N, features); zero where the credit is zero."""
     sizes, norms = (torch.linalg.vector_norm(rows, dim=1, keepdim=True) for rows in (state, credit))
     return STEP * sizes * credit / torch.where(norms == 0, 1.0, norms)
 
 
 def rms_step(credit: Tensor) -> Tensor:
-    """η c/(rms(c) + 1e-6) per sample, (N, features)."""
+    """Return η c/(rms(c) + 1e-6) per sample, (N, features)."""
     return STEP * credit / (credit.square().mean(dim=1, keepdim=True).sqrt() + NORM_EPS)
 
 
 def _mean(steps: Tensor, changes: Tensor, losses: Tensor) -> Reading:
-    """Mean change over the samples that are moved at all; steps (N, features), changes and losses (N,)."""
-    moved = ~(steps == 0).all(dim=1)  # nan is not zero: it stays in, and makes the mean not finite
+    """Return the mean change over the samples that move; steps (N, features), changes and losses (N,)."""
+    moved = ~(steps == 0).all(dim=1)  # nan counts as a move and makes the mean not finite
     if not moved.any():
         return Reading(None, "the credit or the state is exactly zero for every sample")
     if changes[moved].isfinite().all() and not is_resolved(changes[moved].abs(), losses[moved]).any():

@@ -1,6 +1,7 @@
-"""ρ: does the credit foretell how the loss changes when a state is pushed at random? With two controls beside it.
+"""ρ: does the credit predict how the loss changes under random perturbations of a state?
 
-States are pushed in random directions, in float64: what the credits predict of the loss beside what the loss does.
+States are perturbed in random directions, in float64. The predicted change of the loss is compared with the actual change, and
+with two controls.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from fa_registry.diagnostics._probe import (
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import NOT_FINITE, Reading
 
-DIRECTIONS = 32  # protocol.md §1, a sample
+DIRECTIONS = 32  # per sample, protocol.md §1
 STREAM = "rho/directions"
-# Entries of all pushed states at a time: a core's cache on a CPU, whatever keeps a GPU busy elsewhere.
+# Entries of all perturbed states at a time: the size of a core's cache on a CPU; enough to keep a GPU busy elsewhere.
 ENTRIES = {"cpu": 2**16}
 ENTRIES_ELSEWHERE = 2**24
 FLAT = 1e-12  # a relative spread below this is the rounding of a mean, not a variance
@@ -35,13 +36,18 @@ FLAT = 1e-12  # a relative spread below this is the rounding of a mean, not a va
 def push(
     bench: ProbeContext, candidates: Sequence[Tensor], steps: Sequence[Sequence[float]]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Push every sample's state at every site along DIRECTIONS unit directions v by each ε.
+    """Perturb every sample's state at every site along DIRECTIONS unit directions v by each ε.
 
-    candidates: per site, k credits of N samples, (N, features, k). steps: per site, the ε. Returns per site the predictions
-    ⟨c, v⟩ (k, N, V) and, for each ε, the changes ℓ(h + εv) − ℓ(h), (steps, N, V).
+    The directions of a sample depend only on its index in the batch, not on the number of samples. They are the same at all
+    sites with the same shape, because drawing them is a tenth of the cost.
 
-    A sample's directions depend on its place in the batch alone, not on how many there are, and are the same at every site of
-    one shape: drawing them is a tenth of the cost.
+    Args:
+        bench: the bench of the samples to perturb.
+        candidates: per site, k credits of N samples, (N, features, k).
+        steps: per site, the values of ε.
+
+    Returns:
+        Per site, the predictions ⟨c, v⟩ (k, N, V) and, for each ε, the changes ℓ(h + εv) − ℓ(h), (steps, N, V).
     """
     parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in bench.states]
     for samples, directions in _chunks(bench):
@@ -54,7 +60,7 @@ def push(
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Slices of samples, each with a function that gives their directions for a state of some shape."""
+    """Yield slices of samples, each with a function from a state's shape to the directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -72,25 +78,34 @@ def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size],
 
 
 def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, device: torch.device) -> Tensor:
-    """(count, DIRECTIONS, features), uniform on the sphere; drawn in float32 (a fifth of the time), made unit in float64."""
+    """Return directions (count, DIRECTIONS, features), uniform on the sphere.
+
+    They are drawn in float32, which takes a fifth of the time, and normalised in float64.
+    """
     drawn = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
     return drawn / torch.linalg.vector_norm(drawn, dim=2, keepdim=True)
 
 
 def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
-    """ℓ(h + εv) − ℓ(h) of some samples, (n, V)."""
+    """Return ℓ(h + εv) − ℓ(h) of some samples, (n, V)."""
     state = bench.states[site][samples]
     pushed = torch.add(flat(state).unsqueeze(1), units, alpha=step).reshape(len(state), -1, *state.shape[1:])
     return bench.losses_from(site, pushed, samples.start) - bench.losses[samples].unsqueeze(1)
 
 
 def pearson(left: Tensor, right: Tensor) -> Tensor:
-    """Pearson's correlation over the last dimension, (…, n) → (…); nan where a side does not vary or is not finite."""
+    """Return Pearson's correlation over the last dimension, (…, n) → (…).
+
+    It is nan if an argument does not vary or is not finite.
+    """
     return (_standardised(left) * _standardised(right)).sum(dim=-1).clamp(-1.0, 1.0)
 
 
 def _standardised(values: Tensor) -> Tensor:
-    """Centred, of norm one. Divided by the largest first: the squares of numbers near 1e-170 would vanish."""
+    """Centre the values and scale them to norm one.
+
+    They are first divided by the largest, because the squares of numbers near 1e-170 would underflow.
+    """
     scaled = values / values.abs().amax(dim=-1, keepdim=True)
     centred = scaled - scaled.mean(dim=-1, keepdim=True)
     norms = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
@@ -124,7 +139,7 @@ class PerturbationCorrelation(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """ρ at every site with both controls: how well ⟨c_l, εv⟩ foretells the change of the loss along random directions v."""
+        """Return ρ at every site with both controls: the correlation of ⟨c_l, εv⟩ with the change of the loss."""
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
@@ -137,14 +152,15 @@ class PerturbationCorrelation(Diagnostic):
 
 
 def typical_norm(state: Tensor) -> float:
-    """Median over samples of the norm of the whole state, (N, …)."""
+    """Return the median over samples of the norm of the whole state, (N, …)."""
     return float(np.median(torch.linalg.vector_norm(flat(state), dim=1).cpu().numpy()))
 
 
 def _candidates(bench: ProbeContext, site: int) -> Tensor:
-    """The exact gradient, a random unit credit and the method's (zero where there is none), (N, features, 3).
+    """Return the exact gradient, a random unit credit and the method's credit (or zero), (N, features, 3).
 
-    Always three: with two, the products would round otherwise, and a control must not depend on whether a credit is there.
+    There are always three. With two, the products would round differently, and a control must not depend on whether there is a
+    credit.
     """
     exact = flat(bench.gradients[site])
     drawn = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
@@ -154,11 +170,11 @@ def _candidates(bench: ProbeContext, site: int) -> Tensor:
 
 
 def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
-    """Every quantity at one site; predicted (k, N, V), changes (2, N, V)."""
+    """Return every metric at one site; predicted (k, N, V), changes (2, N, V)."""
     by_name: dict[str, Reading] = {}
-    # changes[0] is of ε relative to ‖h_l‖, changes[1] of the paper's: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
-    # without the ε, which is one number for a whole site and so drops out of a correlation. That the lengths are these two:
-    # tests/diagnostics/test_rho.py.
+    # changes[0] uses ε relative to ‖h_l‖ and changes[1] the paper's ε: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
+    # without ε, which is constant for a site and so cancels in a correlation. tests/diagnostics/test_rho.py checks the two
+    # lengths.
     relative = step_refusal(STEP * norm, norm)
     for prefix, credit in (("rho_bp", 0), ("rho_random", 1)):
         readings = correlations(predicted[credit], changes[0], bench.losses, relative)
@@ -176,10 +192,11 @@ def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) 
 def correlations(
     predicted: Tensor, changes: Tensor, losses: Tensor, refusal: str = ""
 ) -> tuple[Reading, Reading, Reading]:
-    """Pooled, per sample then mean, and the number of samples behind that mean. predicted, changes (N, V); losses (N,).
+    """Return the pooled correlation, the mean per-sample correlation, and the number of its samples.
 
-    The change is of each sample's own loss: with the batch's mean loss in its place the pooled figure would measure how
-    samples differ (tests/diagnostics/test_rho.py). All three are N/A, with one reason, where the step or the credit is nothing.
+    `predicted` and `changes` are (N, V), `losses` (N,). The change is that of each sample's loss. With the batch's mean loss, the
+    pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py). All three are N/A with the same reason
+    if the step or the credit is zero.
     """
     reason = refusal or _refusal(predicted, changes)
     rows = pearson(predicted, changes)  # (N,)
@@ -211,7 +228,7 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
 
 
 def step_refusal(step: float, norm: float) -> str:
-    """Why a push by `step` means nothing where states have this typical norm; empty where it does."""
+    """Return why a perturbation by `step` is meaningless for states of this typical norm, or ""."""
     if not np.isfinite(norm):
         return f"{NOT_FINITE}: the median norm of the states"
     if step == 0:

@@ -1,4 +1,4 @@
-"""stability: do other samples ask for another change? The gradient's direction from batch to batch."""
+"""stability: how much the direction of the gradient agrees between batches."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Stability(Diagnostic):
         "_mid: at site ⌊L/2⌋",
         quantities=("stability", "stability_mid"),
         unit="cosine",
-        range="−1/7 to 1; a high value: every batch asks for the same change, whatever is in it",
-        cannot_tell="health: its author found that it does not separate methods cleanly",
+        range="−1/7 to 1; a high value means that all batches require the same change, regardless of their content",
+        cannot_tell="whether training is healthy: its author found that it does not separate methods cleanly",
         source="arXiv 2606.21126, first release, rule (c): cross-batch stability",
         when="final",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean pairwise cosine of the K batches' mean gradients at every site, and that at site ⌊L/2⌋.
+        """Return the mean pairwise cosine of the K batches' mean gradients at every site, and at site ⌊L/2⌋.
 
-        `sites` counts the embedding's output too, so that L is sites − 1; of an odd L the middle is the lower of two, as
+        `sites` includes the embedding's output, so L is sites − 1. For an odd L the middle is the lower of two sites, as
         published (tests/diagnostics/test_fidelity.py).
         """
         absent = absence(observation, "batch_gradients")
@@ -43,13 +43,13 @@ class Stability(Diagnostic):
 
 
 def mean_pairwise_cosine(rows: Tensor) -> Reading:
-    """Over all K(K−1)/2 pairs of different rows of a float64 tensor (K, D), K ≥ 2; −1/(K−1) at the least.
+    """Return the mean cosine over all K(K−1)/2 pairs of different rows of a float64 tensor (K, D), K ≥ 2.
 
-    N/A where a row is zero or not finite. The diagonal is left out: a batch agrees with itself.
+    It is at least −1/(K−1), and N/A if a row is zero or not finite. The diagonal is excluded, because a batch agrees with itself.
     """
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     if not norms.isfinite().all():
-        # not NOT_FINITE: no cosine came out as inf, there is none, and a rule must not take it for one above its limit
+        # not NOT_FINITE: there is no cosine, and a rule must not treat it as an infinite one above its limit
         return Reading(None, "the mean gradient of a batch is not finite")
     if (norms == 0).any():
         return Reading(None, "the mean gradient of a batch is exactly zero")

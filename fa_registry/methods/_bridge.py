@@ -1,4 +1,7 @@
-"""What the two bridges share: one net for all sites, told where it is (t_l = l/L) and of which sample it speaks (s)."""
+"""Code shared by the two bridges: one net for all sites.
+
+The inputs of the net include the site (t_l = l/L) and a sample signal s.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ BIBTEX = """@misc{arxiv2606.21126,
   eprint={2606.21126}, archivePrefix={arXiv}
 }"""
 ONE_NET = (
-    "one net is asked at every site: tokens and maps enter by their position average, a state narrower than the widest site's "
+    "one net serves every site: tokens and maps enter as their position average, and a state narrower than the widest site's "
     "is padded with zeros"
 )
 HIDDEN = 256
@@ -31,17 +34,20 @@ LOWEST = 10_000.0  # the slowest frequency is 1/LOWEST^((FREQUENCIES − 1)/FREQ
 
 
 def conditioning_option(default: str, source: str) -> Option:
-    """s, what the net is told of a sample."""
+    """Return the option that selects s, the sample signal among the net's inputs."""
     return Option(
         default,
-        "s, what the net is told of a sample: the output error e, or y",
+        "s, the sample signal that the net receives: the output error e, or y",
         source,
         choices=("error", "target", "none"),
     )
 
 
 class SiteNet(nn.Module):
-    """net(h, t, s): a GELU perceptron on the row (h, embedding of t, s), hidden layers of 256, the same for every site."""
+    """net(h, t, s): one GELU perceptron for all sites, on the row (h, embedding of t, s).
+
+    Its hidden layers have width 256.
+    """
 
     def __init__(
         self, features: int, classes: int, conditioning: str, layers: int, outputs: int, generator: torch.Generator
@@ -52,18 +58,18 @@ class SiteNet(nn.Module):
         self.layers = perceptron((features + 2 * FREQUENCIES + signal_width, *[HIDDEN] * layers, outputs), generator)
 
     def forward(self, features: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """features of the states (R, D), times (R,) from 0 to 1, signal s (R, C or 0) → (R, outputs)."""
+        """Return (R, outputs) for states' features (R, D), times (R,) in [0, 1], signal s (R, C or 0)."""
         return self.layers(torch.cat([features, embedded(times), signal], dim=1))
 
     def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
-        """s of every sample, (N, C), or (N, 0) where nothing is told."""
+        """Return s of every sample, (N, C), or (N, 0) if conditioning is none."""
         return {"error": inputs.error, "target": inputs.onehot, "none": inputs.error[:, :0]}[self.conditioning]
 
 
 class ValueNet(nn.Module):
-    """V(h, t, s), a scalar. A state enters in units of its site's scale, s multiplied by a constant.
+    """V(h, t, s), a scalar. A state is divided by its site's scale; s is multiplied by a constant.
 
-    So states that grow from epoch to epoch leave the net's inputs as they are, and its slope shrinks as gradients do.
+    So the net's inputs keep their size if states grow from epoch to epoch, and its gradient shrinks as true gradients do.
     """
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):
@@ -73,35 +79,35 @@ class ValueNet(nn.Module):
         self.register_buffer("scales", torch.ones(len(shape.sites)))
 
     def forward(self, states: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """states (R, D), times (R,), signal s (R, C or 0) → (R,)."""
+        """Return V (R,) for states (R, D), times (R,) and signal s (R, C or 0)."""
         site = (times * (len(self.scales) - 1)).round().long()
         return self.net(states / self.scales[site, None], times, signal * self.weight).squeeze(1)
 
     def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
-        """s of every sample, (N, C), or (N, 0)."""
+        """Return s of every sample, (N, C) or (N, 0)."""
         return self.net.conditioning_signal(inputs)
 
 
 def site_scales(hidden: Sequence[Tensor]) -> Tensor:
-    """The root mean square of what enters a net of every site's states, (L+1,)."""
+    """Return the root mean square of every site's position averages, (L+1,)."""
     return torch.stack([mean_over_positions(state).square().mean() for state in hidden]).sqrt() + EPSILON
 
 
 def embedded(times: Tensor) -> Tensor:
-    """Sines and cosines of t at frequencies from 1 down, (R,) → (R, 2 · FREQUENCIES)."""
+    """Return sines and cosines of t at frequencies from 1 down, (R,) → (R, 2 · FREQUENCIES)."""
     index = torch.arange(FREQUENCIES, device=times.device, dtype=times.dtype)
     angles = times[:, None] * torch.exp(index * (-math.log(LOWEST) / FREQUENCIES))  # (rows, frequencies)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 def site_times(inputs: CreditInputs) -> Tensor:
-    """t_l = l/L of sites 0..L, (L+1,), in the states' type."""
+    """Return t_l = l/L of sites 0..L, (L+1,), with the states' dtype."""
     top = inputs.hidden[-1]
     return torch.linspace(0, 1, len(inputs.hidden), device=top.device, dtype=top.dtype)
 
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
-    """h_0..h_L as the net reads them: one row a sample, all as wide as the widest."""
+    """Return h_0..h_L as inputs of the net: one row per sample, padded to the width of the widest site."""
     rows = [mean_over_positions(state) for state in inputs.hidden]
     width = max(row.shape[1] for row in rows)
     # padding by nothing would copy
@@ -109,12 +115,12 @@ def site_rows(inputs: CreditInputs) -> list[Tensor]:
 
 
 def all_sites(inputs: CreditInputs, signal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """h, t and s of all sites below each other, site after site: one batch of (L+1)·N rows."""
+    """Return h, t and s of all sites, concatenated site after site into one batch of (L+1)·N rows."""
     sites, count = len(inputs.hidden), len(signal)
     return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), signal.repeat(sites, 1)
 
 
 def by_site(slopes: Tensor, inputs: CreditInputs) -> list[Tensor]:
-    """Slopes at the rows of `all_sites` as one credit (N, D_l) a site; what was padded falls away."""
+    """Split gradients at the rows of `all_sites` into one credit (N, D_l) per site, without the padding."""
     rows = slopes.split(len(inputs.error))
     return [row[:, : features(state)] for row, state in zip(rows, inputs.hidden, strict=True)]

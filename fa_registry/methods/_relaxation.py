@@ -1,10 +1,12 @@
-"""Relaxing the states h_0..h_L on a predictive-coding energy, by gradient descent on the states with the weights held.
+"""Relaxation of the states h_0..h_L on a predictive-coding energy, with fixed weights.
+
+The states move by gradient descent on the energy
 
     E = ½‖ε_0‖² + ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)),   ε_0 = h_0 − embed(x),   ε_l = h_l − F_l(h_{l-1})
 
-F_l is block l's map. The forward pass has every ε_l = 0, so it is the energy's minimum at β = 0. What is kept is the shift
-δ_l = h_l − h_l^0 from it, and ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)): a trained network's shifts are so small
-that in float32 they would drown in the states.
+F_l is block l's map. The forward pass has every ε_l = 0, so it is the energy's minimum at β = 0. The code stores the shift
+δ_l = h_l − h_l^0 from it, and ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). The shifts of a trained network are so
+small that, if they were added to the states, float32 rounding would remove them.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from fa_registry.terminal_loss import sample_losses
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
 UNSUPPORTED = (
     "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does; and a transformer's class token "
-    "starts at .02, which its LayerNorm magnifies until the energy is too stiff for these steps: its states would not come to rest"
+    "starts at .02, which its LayerNorm magnifies until the energy is too stiff for these steps, so its states would not converge"
 )
 
 
 def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> tuple[list[Tensor], list[Tensor]]:
-    """Shifts δ_0..δ_L and prediction errors ε_0..ε_L, each of its state's shape, `steps` steps after the forward pass.
+    """Return shifts δ_0..δ_L and prediction errors ε_0..ε_L after `steps` steps from the forward pass.
 
-    nudge: β.
+    Each has its state's shape. `nudge` is β.
     """
     with quiet(inputs.network):
         branches = [block(state) for block, state in zip(inputs.network.blocks, inputs.hidden[:-1], strict=True)]
@@ -41,7 +43,10 @@ def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> t
 
 
 def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: Sequence[Tensor]) -> list[Tensor]:
-    """ε_0..ε_L at h^0 + δ. branches: f_l(h_{l-1}^0). A network's step is linear in state and branch, so it maps differences."""
+    """Return ε_0..ε_L at h^0 + δ. `branches` are f_l(h_{l-1}^0).
+
+    A network's step is linear in state and branch, so it also maps differences.
+    """
     network, errors = inputs.network, [shifts[0]]
     below = zip(network.blocks, inputs.hidden[:-1], branches, shifts[:-1], shifts[1:], strict=True)
     for block, state, branch, shift, above in below:
@@ -52,19 +57,22 @@ def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: 
 def _energy_gradient(
     inputs: CreditInputs, branches: Sequence[Tensor], shifts: Sequence[Tensor], nudge: float
 ) -> tuple[Tensor, ...]:
-    """∂E/∂h_0 .. ∂E/∂h_L."""
+    """Return ∂E/∂h_0..∂E/∂h_L."""
     with torch.enable_grad():
         leaves = [shift.detach().requires_grad_() for shift in shifts]
         errors = prediction_errors(inputs, branches, leaves)
         losses = sample_losses(inputs.network.readout(inputs.hidden[-1] + leaves[-1]), inputs.labels)
-        # E itself is never formed: its slope is ε_l at ε_l and β at every loss
+        # E itself is never computed: its derivative is ε_l with respect to ε_l and β with respect to every loss
         slopes = [*(error.detach() for error in errors), torch.full_like(losses, nudge)]
         return torch.autograd.grad([*errors, losses], leaves, slopes)
 
 
 @contextmanager
 def quiet(network: NetworkView) -> Iterator[None]:
-    """Inside, blocks draw no process noise: it cancels in the differences above only if it is the same in both terms."""
+    """Turn off the blocks' process noise inside the context.
+
+    The noise would cancel in the differences above only if it were the same in both terms.
+    """
     lent = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in lent:
         module.noise = None

@@ -1,6 +1,6 @@
-"""Weight feedback: every layer's error goes back through a matrix B of its own instead of the weight W (dx = dy B, not dy W).
+"""Weight feedback: every layer carries the error back through a matrix B instead of its weight W.
 
-Skips, norms and activations stay exact. Methods of this family differ only in what B is.
+So dx = dy B, not dy W. Skips, norms and activations stay exact. The methods that use this module differ only in B.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
 UNSUPPORTED = (
-    "B stands in for W inside single layers, so the architecture must be built of the registry's own Linear and Conv, "
+    "B replaces W inside single layers, so the architecture must be built of the registry's Linear and Conv, "
     "which can carry an error back through other weights"
 )
 
 
 @contextmanager
 def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
-    """Inside, layers named in `matrices` carry errors back through them; forward values and weight gradients stay as they are."""
+    """Carry errors back through `matrices` in the layers that they name, inside the context.
+
+    Forward values and weight gradients do not change.
+    """
     layers = {name: network.get_submodule(name) for name in matrices}
     for name, layer in layers.items():
         layer.backward_weight = matrices[name]
@@ -36,10 +39,10 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 
 
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
-    """Gradients of Σ_i ℓ_i at every site 0..L, each of its state's shape, the error travelling through `matrices`.
+    """Return gradients of Σ_i ℓ_i at every site 0..L when `matrices` carry the error back.
 
-    The head's matrix is among them, so that not even c_L is exact; norms, activations and skips are. The trained step makes the
-    same credits in its one backward pass (tests/methods/test_weight_fa.py).
+    Each has its state's shape. The head's matrix is included, so that not even c_L is exact; norms, activations and skips are.
+    The training step computes the same credits in its one backward pass (tests/methods/test_weight_fa.py).
     """
     network = inputs.network
     with torch.enable_grad(), backward_through(network, matrices):
@@ -51,9 +54,9 @@ def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> li
 
 
 class LayerMatrices(nn.Module):
-    """One matrix a layer, of its weight's shape (out, in) or (out, in, 3, 3): buffers, or parameters where they learn.
+    """One matrix per layer, named after the layer: buffers, or parameters if they learn.
 
-    Named after the layer.
+    A matrix has its weight's shape, (out, in) or (out, in, 3, 3).
     """
 
     def __init__(self, matrices: Mapping[str, Tensor], learn: bool = False):
@@ -66,31 +69,34 @@ class LayerMatrices(nn.Module):
                 self.register_buffer(key(name), matrix)
 
     def matrices(self) -> dict[str, Tensor]:
-        """Layer name → matrix."""
+        """Return layer name → matrix."""
         return {name: getattr(self, key(name)) for name in self.layers}
 
 
 def key(layer: str) -> str:
-    """`blocks.0.w1` as the name of a tensor: B_blocks_0_w1."""
+    """Return the tensor name of a layer: B_blocks_0_w1 for `blocks.0.w1`."""
     return "B_" + layer.replace(".", "_")
 
 
 def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """N(0, 1/out) for every layer, 1/(9·out) of a 3×3 kernel: an error keeps its expected norm on the way back."""
+    """Return matrices ~ N(0, 1/out) for every layer; the variance is 1/(9·out) for a 3×3 kernel.
+
+    So an error keeps its expected norm in the backward pass.
+    """
     return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
 
 
 def backward_std(size: Sequence[int]) -> float:
-    """1/√(outputs that an input feeds), of a weight (out, in) or (out, in, height, width)."""
+    """Return 1/√(outputs that an input feeds) for a weight (out, in) or (out, in, height, width)."""
     return (size[0] * math.prod(size[2:])) ** -0.5
 
 
 def layer_weights(network: NetworkView, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """The weights W of these layers, detached."""
+    """Return the weights W of these layers, detached."""
     return {name: network.get_submodule(name).weight.detach() for name in names}
 
 
 def sign_concordant(network: NetworkView, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """|M| ⊙ sign(W) for every layer of `magnitudes`; an entry whose weight is exactly 0 carries nothing back."""
+    """Return |M| ⊙ sign(W) for every layer of `magnitudes`; it is 0 where W is 0."""
     signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # all layers in one launch
     return dict(zip(magnitudes, torch._foreach_mul(torch._foreach_abs(list(magnitudes.values())), signs), strict=True))

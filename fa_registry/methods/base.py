@@ -1,19 +1,21 @@
-"""The contract of a training method: it turns what a step knows into one credit a site. It never owns a loop.
+"""The contract of a training method: it computes one credit per site from the inputs of a step.
 
-Notation (N samples, D features, C classes, sites 0..L): error e = softmax(z) − onehot(y), shape (N, C), of the *sum* of the
-samples' cross entropies, no 1/N. The credit c_l has the state's shape (or, where a state has positions, (N, D): that of the
-position average), gradient sign (a descent step moves along −c_l) and the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l, from site
-l−1 to l, learns from c_l, the credit at its *output*. Source: arXiv 2606.21126, but for the scale, which there differs
-from method to method (MethodCard.credit_scale).
+A method contains no training loop.
 
-Each of these is easy to get wrong, so each is checked where it shows. Sign: along the gradient the loss falls, against it it
+Notation (N samples, D features, C classes, sites 0..L): the error e = softmax(z) − onehot(y), shape (N, C), belongs to the
+*sum* of the samples' cross entropies, without 1/N. The credit c_l has the state's shape. If a state has positions, the
+credit may also be (N, D), the credit of the position average. It has gradient sign (a descent step moves along −c_l) and the
+scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l maps site l−1 to site l and learns from c_l, the credit at its *output*. Source:
+arXiv 2606.21126, except for the scale, which differs there from method to method (MethodCard.credit_scale).
+
+Sign, scale and site are easy to get wrong, so tests check each of them. Sign: along −g the loss falls, along +g it
 rises (tests/diagnostics/test_nudge.py). Scale: a sample's row of g_L is the same in a batch of 1 and of 32
-(tests/training/test_step.py). Site: with B_2 = I fa's c_1 is g_2, and Γ is 1 at site 2 and not at site 1
+(tests/training/test_step.py). Site: with B_2 = I the c_1 of fa is g_2, and Γ is 1 at site 2 and not at site 1
 (tests/diagnostics/test_gamma.py).
 
-A method whose feedback learns says how by one of the small classes below: by a loss (LearnsFeedbackByLoss), by a rule of its own
-(HasFeedbackRule). One that replaces the weights an error travels back through says which (UsesBackwardWeights). One
-whose blocks learn at other states than the forward pass's says at which (HasOwnStates).
+A method declares special behaviour with the small classes below. Its feedback learns by a loss (LearnsFeedbackByLoss) or by
+another rule (HasFeedbackRule). It replaces the weights that carry the error back (UsesBackwardWeights). Its blocks learn at
+states other than those of the forward pass (HasOwnStates).
 """
 
 from __future__ import annotations
@@ -39,21 +41,24 @@ REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", 
 
 @dataclass(frozen=True)
 class MethodCard:
-    """`properties` are declared here and measured by fa_registry.testing.
+    """Description of a method. fa_registry.testing measures the declared `properties`.
 
-    deviations: what differs from the source, numbered in this order. architectures: catalog names, or ("any",). unsupported: why
-    the others are refused, a sentence. gamma_reference: what Γ compares the credit with and means. exact_sites: sites whose credit
-    is exact by construction: none, last (site L), all. feedback: the distribution of the feedback state, in words. learned: the
-    feedback learns, so that a fresh draw of it is an untrained net and no other feedback.
-    credit_scale: of which loss the source holds its credit when it normalises it, of the samples' sum (an error e without 1/N) or
-    of their mean. Credits here are always of the sum; what the word decides is the unit of norm(c)'s ε, 1e-6 or N·1e-6.
-    credit_scale_source: where that is known from.
-    needs_autograd: credits() differentiates through `inputs.network`. Without it a credit rule gets a network that gives values
-    and no gradients (fa_registry.training.detached_network). Forms show it.
-    may_reach_bp: the credit may come to equal the gradient while the feedback learns. An audit warns of any other method whose
-    credit does.
-    version: of a method of our own; raised whenever one of its numbers changes, so that no run of the old code is taken for one of
-    the new.
+    Args:
+        deviations: differences from the source; forms number them in this order.
+        architectures: catalog names, or ("any",).
+        gamma_reference: the direction that Γ compares the credit with.
+        exact_sites: sites whose credit is exact by construction: none, last (site L), all.
+        feedback: description of the distribution of the feedback state.
+        unsupported: sentence that explains why other architectures are refused.
+        learned: whether the feedback learns. A fresh draw is then an untrained net, not an alternative feedback.
+        credit_scale: the loss whose credit the source normalises: the samples' sum (an error e without 1/N) or their mean.
+            Credits here always belong to the sum. The value only decides the unit of ε in norm(c): 1e-6 or N·1e-6.
+        credit_scale_source: reference for credit_scale.
+        version: for built-in methods; raised whenever a number of the method changes, so that old and new runs stay distinct.
+        needs_autograd: whether credits() differentiates through `inputs.network`; forms show it. Otherwise the method gets a
+            network that returns values without gradients (fa_registry.training.detached_network).
+        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the
+            credit of any other method does.
     """
 
     name: str
@@ -90,16 +95,16 @@ class MethodCard:
             raise PluginError(f"the card of method {self.name!r} lacks: {', '.join(problems)}")
 
     def is_exact(self, site: int, blocks: int) -> bool:
-        """Whether the credit at `site` (0..blocks) equals g by construction, so that its Γ = 1 says nothing."""
+        """Return whether the credit at `site` (0..blocks) is g by construction, so that Γ = 1 is trivial."""
         return self.exact_sites == "all" or (self.exact_sites == "last" and site == blocks)
 
     @property
     def reaches_bp(self) -> bool:
-        """Whether the card declares that the credit is the gradient, approaches it, or may learn to equal it."""
+        """Return whether the card declares that the credit is, approaches or may learn to equal the gradient."""
         return self.exact_sites == "all" or "approaches_bp" in self.properties or self.may_reach_bp
 
     def supports(self, architecture: str) -> bool:
-        """Whether the method may be trained on the architecture of this name."""
+        """Return whether the method may be trained on the architecture with this name."""
         return "any" in self.architectures or architecture in self.architectures
 
 
@@ -124,10 +129,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """What a feedback state is sized by.
+    """The sizes of a network that determine the size of a feedback state.
 
-    sites: features D of every site 0..L; classes: C. image: shape of one input. weights: name of every replaceable layer of the
-    blocks and the head (`blocks.0.w1`) → the shape of its weight, (out, in) or a kernel's (out, in, height, width).
+    Args:
+        sites: number of features D of every site 0..L.
+        classes: C.
+        image: shape of one input.
+        weights: name of every replaceable layer of the blocks and the head (`blocks.0.w1`) → the shape of its weight,
+            (out, in) or, for a kernel, (out, in, height, width).
     """
 
     sites: tuple[int, ...]
@@ -137,14 +146,15 @@ class NetworkShape:
 
     @property
     def blocks(self) -> int:
-        """L: one fewer than the sites 0..L."""
+        """Return L, the number of sites minus one."""
         return len(self.sites) - 1
 
 
 class NetworkView(Protocol):
-    """The network as a method sees it: block l is `step(h, blocks[l−1](h))`, the head reads `pool(h_L)`, (N, D_L).
+    """The interface of the network for methods.
 
-    Its weights are held: no gradient reaches them.
+    Block l is `step(h, blocks[l−1](h))`; the head reads `pool(h_L)`, (N, D_L). The network's weights are constants: no gradient
+    reaches them.
     """
 
     embed: Callable[[Tensor], Tensor]  # images → h_0
@@ -152,28 +162,40 @@ class NetworkView(Protocol):
     residual: bool
 
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
-        """h_l of h_{l−1} and f_l(h_{l−1}), linear in both: their sum, or the branch alone without skips."""
+        """Return h_l from h_{l−1} and f_l(h_{l−1}): their sum, or the branch alone if there are no skips.
+
+        The map is linear in both arguments.
+        """
 
     def pool(self, state: Tensor) -> Tensor:
-        """What the head reads of h_L: (N, D_L), (N, T, D_L) or (N, D_L, H, W) → (N, D_L)."""
+        """Return the head's input from h_L: (N, D_L), (N, T, D_L) or (N, D_L, H, W) → (N, D_L)."""
 
     def readout(self, state: Tensor) -> Tensor:
-        """Logits z (N, C) of h_L, unpooled."""
+        """Return the logits z (N, C) of the unpooled h_L."""
 
     def get_submodule(self, target: str) -> nn.Module:
-        """The layer of a name of NetworkShape.weights; raises AttributeError where there is none."""
+        """Return the layer named in NetworkShape.weights; raises AttributeError if there is none."""
 
 
 @dataclass(frozen=True)
 class CreditInputs:
-    """What a step knows, detached: everything a credit may depend on.
+    """Everything that a credit may depend on in a step; all tensors are detached.
 
-    hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W): see fa_registry.token_axes. error, onehot: (N, C).
-    output_gradient: g_L, of h_L's shape, exact, from the head alone.
-    gradients: g_0..g_L where someone already ran the exact backward pass (measuring); None while training locally.
-    images (N, …), labels (N,), losses ℓ_i (N,). network: see Stream. The two below are for learning feedback, never for a credit:
-    generator, on the images' device; progress: share of the training that is done, 0 to 1, a number or (), to be used as a
-    tensor: in a captured step it changes from replay to replay.
+    `generator` and `progress` are for learning feedback, never for a credit.
+
+    Args:
+        hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W); see fa_registry.token_axes.
+        error: e (N, C).
+        onehot: (N, C).
+        output_gradient: g_L, shape of h_L, exact, computed from the head alone.
+        gradients: g_0..g_L if the exact backward pass has been run (measuring); None while training locally.
+        generator: on the images' device.
+        images: (N, …).
+        labels: (N,).
+        losses: ℓ_i (N,).
+        network: see NetworkView.
+        progress: completed share of the training, 0 to 1, a number or (). Use it as a tensor: in a captured step it changes
+            from replay to replay.
     """
 
     hidden: Sequence[Tensor]
@@ -190,95 +212,127 @@ class CreditInputs:
 
 
 class Method(abc.ABC):
-    """A method: a card, how its feedback state is drawn, and its credit. Pure: all state is in the feedback module."""
+    """A method: its card, the initialisation of its feedback state, and its credit.
+
+    A method is stateless: all state is in the feedback module.
+    """
 
     card: MethodCard
     end_to_end: bool = False  # True: trained by one uncut backward pass (bp and nothing else)
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """The feedback state, drawn on the CPU from `generator`: fixed matrices as buffers, learned nets as parameters.
+        """Return the feedback state: fixed matrices as buffers, learned nets as parameters.
 
-        shape: what it is sized by. options: the card's, complete. Returns a module whose state dict is, with the options, all that
-        a run has to save to compute its credits again. Raises UsageError where the shape cannot be served.
-        An option that credits() needs belongs into the module: nobody hands the options over again.
+        Args:
+            shape: determines its size.
+            options: values of all options of the card. The module must store every option that credits() needs, because
+                credits() does not receive the options.
+            generator: the source of all random numbers, on the CPU.
+
+        Returns:
+            A module. Its state dict and the options are all that a run has to save to recompute its credits.
+
+        Raises:
+            UsageError: the method cannot be used with this shape.
         """
 
     @abc.abstractmethod
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_0 .. c_L, each of its state's shape or (N, D_l): in gradient sign, of the summed loss, see the top of this file.
+        """Return c_0..c_L in gradient sign, of the summed loss (see the module's docstring).
 
-        feedback: what `feedback` returned, as it is now; it is read and not changed. inputs: one batch of N samples, detached.
-        (N, D_l) of a state with P positions is the credit of the
-        position average, and enters each position as c/P. Raises what the rule needs and is not given: UsageError for a data
-        set, PluginError for an engine. `check_credits` refuses what fits no state.
-        Called without grad mode; a rule that differentiates switches it on inside.
+        It is called without grad mode; a rule that differentiates enables it inside.
+
+        Args:
+            feedback: the current state of the module that `feedback` returned; it is not changed.
+            inputs: one batch of N samples, detached.
+
+        Returns:
+            One credit per site, each of its state's shape or (N, D_l). For a state with P positions, (N, D_l) is the credit of
+            the position average and enters each position as c/P. `check_credits` refuses a credit that does not fit its state.
+
+        Raises:
+            UsageError: the data set lacks something that the rule needs.
+            PluginError: the engine did not provide something that the rule needs.
         """
 
 
 class LearnsFeedbackByLoss(abc.ABC):
-    """A Method whose feedback's parameters learn by a loss, beside the network, under the same recipe."""
+    """A Method whose feedback parameters learn by a loss, under the same recipe as the network."""
 
     @abc.abstractmethod
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """A scalar, (), on the graph of the feedback's parameters alone, in whatever unit the source has it.
+        """Return a scalar loss, (), in the unit of the source, on the graph of the feedback parameters alone.
 
-        Asked once a step with grad mode on, when the network's own gradients are filled and nothing has moved yet. The recipe's
-        optimiser descends on it as it is: under sgd a sum over samples learns N times as fast as their mean.
+        The engine calls it once per step with grad mode on, when the network's gradients are filled and before any update.
+        The recipe's optimiser minimises it without rescaling: under sgd a sum over samples learns N times as fast as their
+        mean.
         """
 
 
 class HasFeedbackRule(abc.ABC):
-    """A Method whose feedback state changes by a rule of its own: moving averages, mirroring, redrawing."""
+    """A Method that updates its feedback state by a rule: moving averages, mirroring, redrawing."""
 
     @abc.abstractmethod
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Change the state in place, without grad mode, once a step after the optimiser has moved the weights.
+        """Change the state in place, once per step, after the optimiser has updated the weights.
 
-        inputs: those of the credits, of before the move; inputs.network is as it is after it. inputs.generator is what a rule
-        that draws has to draw from.
+        It is called without grad mode.
+
+        Args:
+            feedback: the module to change.
+            inputs: the inputs of the credits, from before the update. Only inputs.network has the updated weights. A rule that
+                needs random numbers must draw them from inputs.generator.
         """
 
 
 class UsesBackwardWeights(abc.ABC):
-    """A Method that carries the error back through other matrices than the network's weights."""
+    """A Method that carries the error back through matrices other than the network's weights."""
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
-        """Layer name → the matrix that stands in for its weight when an error passes back: dx = dy B, not dy W.
+        """Return layer name → the matrix B that replaces its weight W in the backward pass.
 
-        Each of its weight's shape, (out, in) or a kernel's (out, in, 3, 3), and not transposed: with B = W this is
-        backpropagation (tests/architectures/test_layers.py; the conformance check transposed_weights_give_bp).
-        Source: Lillicrap et al. 2016, where B stands for the transpose of W.
+        The backward pass computes dx = dy B, not dy W. Each matrix has its weight's shape, (out, in) or, for a kernel,
+        (out, in, 3, 3), and is not transposed. With B = W this is backpropagation (tests/architectures/test_layers.py; the
+        conformance check transposed_weights_give_bp).
+        Source: Lillicrap et al. 2016, where B denotes the replacement of the transpose of W.
         """
 
 
 class HasOwnStates(abc.ABC):
-    """A Method whose blocks learn at states s_0..s_L of its own: J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>.
+    """A Method whose blocks learn at states s_0..s_L that it computes.
 
-    Everything else stays the forward pass's: the embedding's output, the penalty's f_l(h_{l-1}), the head's h_L, and the g_l that
-    credits are compared with. The engine runs each block once more, at s_{l-1}. Not together with UsesBackwardWeights.
+    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. Everything else comes from the forward pass: the
+    embedding's output, the penalty's f_l(h_{l-1}), the head's h_L, and the g_l that credits are compared with. The engine runs
+    each block once more, at s_{l-1}. The class cannot be combined with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """c_0..c_L, the same as `credits` returns, and s_0..s_L, each of its state's shape; `inputs.hidden` itself where the
-        blocks learn at the forward pass after all."""
+        """Return c_0..c_L, as `credits` returns them, and s_0..s_L, each of its state's shape.
+
+        The states are `inputs.hidden` itself if the blocks learn at the forward pass.
+        """
 
 
 class Bridge(abc.ABC):
-    """A Method whose credit is the slope of a value net V_φ that obeys a recursion from site to site (arXiv 2606.21126)."""
+    """A Method whose credit is the gradient of a value net V_φ.
+
+    V_φ satisfies a recursion from site to site (arXiv 2606.21126).
+    """
 
     @abc.abstractmethod
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Per site 0..L and sample, (N,) each, in the loss's unit: V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k), and at L V_φ(h_L) − ℓ.
+        """Return the residuals of sites 0..L, (N,) each, in the loss's unit.
 
-        Signed, a sample's own and no mean. inputs.generator draws ξ; inputs.gradients are given.
+        They are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k), and V_φ(h_L) − ℓ at site L: signed, one per sample, not averaged.
+        inputs.generator draws ξ; inputs.gradients are given.
         """
 
 
 class NoFeedback(nn.Module):
-    """The feedback state of a method that has none."""
+    """An empty feedback state, for methods without feedback."""
 
 
 class FixedMatrices(nn.Module):
@@ -290,15 +344,16 @@ class FixedMatrices(nn.Module):
             self.register_buffer(f"B_{index:02d}", matrix)
 
     def matrix(self, block: int) -> Tensor:
-        """B_block for block 1..L, (D_l, C) of direct feedback or (D_l, D_{l−1}) of fa; AttributeError where there is none.
+        """Return B_block for block 1..L: (D_l, C) for direct feedback, (D_l, D_{l−1}) for fa.
 
-        Numbered by the site at the block's output, so that B_l and c_l of direct feedback share their l.
+        The number is that of the site at the block's output, so that B_l and c_l of direct feedback have the same l. Raises
+        AttributeError if there is no such matrix.
         """
         return getattr(self, f"B_{block:02d}")
 
 
 def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]) -> None:
-    """Raise PluginError naming method, site and both shapes when a credit does not fit its state."""
+    """Raise PluginError with method, site and both shapes if a credit does not fit its state."""
     if len(credits) != len(hidden):
         raise PluginError(
             f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"

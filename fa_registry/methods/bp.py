@@ -37,7 +37,7 @@ class Backpropagation(Method):
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """g_0..g_L as they were given, each of its state's shape; raises PluginError where they were not."""
+        """Return the given g_0..g_L, each of its state's shape; raises PluginError if they are missing."""
         if inputs.gradients is None:
             raise PluginError("method 'bp': its credit is the exact gradient, so CreditInputs.gradients must be given")
         return list(inputs.gradients)

@@ -1,4 +1,7 @@
-"""brsf: batchwise random-magnitude sign-concordant feedback. Signs from the weights, magnitudes redrawn after every update."""
+"""brsf: batchwise random-magnitude sign-concordant feedback.
+
+Signs come from the weights; magnitudes are redrawn after every update.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,9 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so that B has the second moment of weight_fa's; the scale is chosen here",
+            "M ~ N(0, 1/out), so that B has the same second moment as in weight_fa; the scale is chosen here",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
-            "what is saved and measured is the M drawn for the next batch, which no step has used yet",
+            "the saved and measured M is the one drawn for the next batch, which no step has used yet",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,

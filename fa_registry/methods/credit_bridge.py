@@ -1,4 +1,7 @@
-"""credit_bridge: a value net V_φ learns the loss to come by a recursion from site to site; the credit is its slope."""
+"""credit_bridge: a value net V_φ predicts the loss by a recursion over sites.
+
+The credit is the gradient of V_φ.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ PAPER = "arXiv 2606.21126"
 
 
 class ValueState(nn.Module):
-    """V_φ, its moving average V̄, the matrices of the warm-up, and the share of the training that is done."""
+    """V_φ, its moving average V̄, the matrices of the warm-up, and the completed share of the training."""
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -44,24 +47,24 @@ class ValueState(nn.Module):
 class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     card = MethodCard(
         name="credit_bridge",
-        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net for the loss to come; during warm-up DFA's credit",
+        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net that predicts the loss; during warm-up DFA's credit",
         citation=_bridge.CITATION,
         bibtex=_bridge.BIBTEX,
         equations="φ minimises mean (V_φ(h_l, t_l, s) − sg softmin_l)² over l < L and samples, + mean (V_φ(h_L, 1, s) − ℓ)², "
         "+ w mean r_L² ‖∂V_φ/∂h_L − g_L‖²; softmin_l = −λ_b log mean_k exp(−V̄(h_{l+1} + σξ_k, t_{l+1}, s)/λ_b), "
         "ξ_k ~ N(0, I); V̄ ← ema V̄ + (1 − ema) V_φ after every step",
         deviations=(
-            "re-implemented from its description, no code of the source was at hand. GELU; t enters as sin and cos of t and of "
-            "t/100; φ learns under the network's own optimiser, rate and decay, during the warm-up too",
-            "a state enters in units of its site's root mean square in the step before (a buffer), gradients are matched in units "
-            "of site L's; on the toy LQ task it is 1 or so. With h itself and states that grow, g_L is too small to be matched",
+            "re-implemented from its description, because no code of the source was available. GELU; t enters as sin and cos of t "
+            "and of t/100; φ learns under the network's optimiser, rate and decay, also during the warm-up",
+            "a state is divided by its site's root mean square in the previous step (a buffer), and gradients are matched in units "
+            "of that of site L; on the toy LQ task it is about 1. With h itself and growing states, g_L is too small to be matched",
             "s is multiplied by 10 (condition_scale), which speeds up the beginning on the toy LQ task",
-            "sample i of a batch teaches the recursion at the sites l ≡ i modulo 4 (thinning) alone: the same mean, as batches are "
-            "shuffled, at a quarter of the cost",
-            "the first step after the warm-up still has DFA's credit: the state learns of the progress after a step",
+            "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). The mean is the same, because "
+            "batches are shuffled, at a quarter of the cost",
+            "the first step after the warm-up still has DFA's credit, because the progress is stored after a step",
             _bridge.ONE_NET,
-            "with s = e, ℓ = ½‖s‖² on the toy LQ task is a function of s alone: its value asks for no slope at all, against the "
-            "gradient matching. s = y (conditioning=target) has no such conflict",
+            "with s = e, ℓ = ½‖s‖² on the toy LQ task is a function of s alone: fitting the value requires no gradient in h, which "
+            "conflicts with the gradient matching. s = y (conditioning=target) has no such conflict",
             "tried on the toy LQ task without a clear gain: 16 time features or t itself, SiLU, a rate of 3e-3; tanh and the mean "
             "over features in the gradient matching were worse",
         ),
@@ -71,29 +74,29 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         feedback="weights and biases of V_φ ~ U(±1/√inputs), then learned; its moving average; DFA's B_l ~ N(0, 1/C), fixed",
         options={
             "conditioning": _bridge.conditioning_option("error", f"{PAPER}: s = sg(e)"),
-            "condition_scale": Option(10.0, "what s is multiplied by before the net", "chosen here", above=0),
+            "condition_scale": Option(10.0, "factor applied to s before the net", "chosen here", above=0),
             "temperature": Option(0.1, "λ_b of the softmin", PAPER, above=0),
             "noise": Option(0.1, "σ, standard deviation of the noise on h_{l+1}", PAPER, least=0),
-            "draws": Option(8, "K, noise draws a softmin", PAPER, least=1),
-            "ema": Option(0.995, "share of V̄ that survives a step", PAPER, least=0),
+            "draws": Option(8, "K, noise draws per softmin", PAPER, least=1),
+            "ema": Option(0.995, "share of V̄ that is kept in a step", PAPER, least=0),
             "warmup": Option(0.2, "share of the training under DFA's credit", PAPER, least=0),
             "gradient_weight": Option(1.0, "w of the terminal gradient matching", PAPER, least=0),
-            "thinning": Option(4, "a sample teaches the recursion at every thinning-th site", "chosen here", least=1),
+            "thinning": Option(4, "a sample trains the recursion at every thinning-th site", "chosen here", least=1),
         },
         properties=("feedback_learns",),
         learned=True,
         may_reach_bp=True,
-        credit_scale_source="arXiv 2606.21126's equation: V_φ predicts one sample's loss ℓ, and its slope is that sample's own",
+        credit_scale_source="arXiv 2606.21126's equation: V_φ predicts one sample's loss ℓ, and its gradient is that of one sample",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return ValueState(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l); dfa's while the training warms up, by its own matrices.
+        """Return c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l), or dfa's credit during warm-up.
 
-        V predicts the loss, not its negative, so that its slope is a credit in gradient sign: a perfect V gives backpropagation
-        (tests/methods/test_credit_bridge.py).
+        V predicts the loss, not its negative, so that its gradient is a credit in gradient sign. A perfect V gives
+        backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
@@ -104,8 +107,11 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return [torch.where(warming, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """The recursion's loss + the terminal value's + w times the terminal gradient's, each a mean over rows."""
-        # a sample must teach somewhere: with fewer blocks than `thinning`, at one of them
+        """Return the recursion loss + the terminal value loss + w times the terminal gradient loss.
+
+        Each is a mean over rows.
+        """
+        # every sample must train at least one site, also if there are fewer blocks than `thinning`
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
         recursion = _recursion_errors(feedback, inputs, thinning)
         top = site_rows(inputs)[-1].detach().clone().requires_grad_()
@@ -117,7 +123,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Move V̄ and the sites' scales, and note the progress: (1 − ema) of V_φ enters V̄ after every step."""
+        """Update V̄ ← ema V̄ + (1 − ema) V_φ, the sites' scales, and the progress."""
         slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
         torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
         scales = site_scales(inputs.hidden)
@@ -131,7 +137,10 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
-    """V_φ(h_l) − sg softmin_l, (rows,): sites l < L below each other, of each the samples i with i ≡ l modulo `thinning`."""
+    """Return V_φ(h_l) − sg softmin_l, (rows,), of the sites l < L, concatenated.
+
+    Each site contributes the samples i with i ≡ l modulo `thinning`.
+    """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
     chosen = [slice(site % thinning, None, thinning) for site in range(blocks)]
@@ -147,7 +156,7 @@ def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int)
 def _softmin(
     feedback: ValueState, states: Tensor, times: Tensor, signal: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """−λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) of every row, (R,)."""
+    """Return −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) of every row, (R,)."""
     draws, temperature = feedback.options["draws"], feedback.options["temperature"]
     noise = torch.randn(draws, *states.shape, generator=generator, device=states.device, dtype=states.dtype)
     near = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
@@ -156,7 +165,7 @@ def _softmin(
 
 
 def _top_value(feedback: ValueState, inputs: CreditInputs, top: Tensor) -> Tensor:
-    """V_φ(h_L, 1, s), (N,)."""
+    """Return V_φ(h_L, 1, s), (N,)."""
     return feedback.value(top, top.new_ones(len(top)), feedback.value.conditioning_signal(inputs))
 
 

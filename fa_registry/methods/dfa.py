@@ -12,7 +12,10 @@ from fa_registry.records import Scalar
 
 
 def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMatrices:
-    """B_1..B_L, B_l (D_l, C) ~ N(0, 1/C); and B_00 (D_0, C), drawn last, where site 0 is not as wide as site 1."""
+    """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 (D_0, C) if site 0 is not as wide as site 1.
+
+    B_00 is drawn last.
+    """
     scale = shape.classes**-0.5
     widths = list(shape.sites[1:])
     matrices = FixedMatrices([torch.randn(width, shape.classes, generator=generator) * scale for width in widths])
@@ -23,7 +26,7 @@ def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMat
 
 
 def direct_credits(feedback: FixedMatrices, rows: Tensor, hidden: Sequence[Tensor]) -> list[Tensor]:
-    """rows (N, C) through the matrix of every site 0..L; site 0 shares B_1 unless it has its own."""
+    """Return rows (N, C) multiplied by the matrix of every site 0..L; site 0 uses B_1 if there is no B_00."""
     first = 0 if hasattr(feedback, "B_00") else 1
     return [rows @ feedback.matrix(max(site, first)).T for site in range(len(hidden))]  # each (batch, hidden)
 
@@ -41,8 +44,8 @@ class DirectFeedbackAlignment(Method):
         equations="c_l = e B_lᵀ, B_l (D_l, C) with entries N(0, 1/C)",
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
-            "the embedding shares B_1 with block 1, as in the published reference code; where site 0 has another width than site 1 "
-            "(mlp), it has a matrix B_0 of its own",
+            "the embedding shares B_1 with block 1, as in the published reference code; if the widths of sites 0 and 1 differ "
+            "(mlp), it has a separate matrix B_0",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -53,11 +56,14 @@ class DirectFeedbackAlignment(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 where the embedding is not as wide as block 1."""
+        """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 if the embedding is not as wide as block 1."""
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_l = e B_lᵀ, (N, D_l), e (N, C) the error of the summed loss; site 0 shares B_1 unless it has its own."""
+        """Return c_l = e B_lᵀ, (N, D_l), with e (N, C) the error of the summed loss.
+
+        Site 0 uses B_1 if there is no B_00.
+        """
         return direct_credits(feedback, inputs.error, inputs.hidden)
 
 

@@ -1,4 +1,7 @@
-"""dni: decoupled neural interfaces. A net at every site predicts the gradient there, from the state alone or with the label."""
+"""dni: decoupled neural interfaces. A net at every site predicts the gradient.
+
+Its input is the state alone or the state and the label.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from fa_registry.methods._nets import perceptron
 from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
-FIRST_GUESS = 0.01  # far below any gradient: a large one would push all states one way until it is unlearned
-TINY = 1e-30  # keeps a batch finite whose targets are all exactly zero
+FIRST_GUESS = 0.01  # far below any gradient: a large one would push all states in one direction until it is unlearned
+TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 
 
 class SyntheticGradients(nn.Module):
-    """M_0..M_{L-1}: h_l (and onehot(y)) to ĝ_l."""
+    """The nets M_0..M_{L-1}, from h_l (and onehot(y)) to ĝ_l."""
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -30,7 +33,7 @@ class SyntheticGradients(nn.Module):
                 net[-1].bias.mul_(FIRST_GUESS)
 
     def predict(self, inputs: CreditInputs) -> list[Tensor]:
-        """ĝ_0..ĝ_{L-1}."""
+        """Return ĝ_0..ĝ_{L-1}."""
         seen = [inputs.onehot] if self.sees_label else []
         states = [nn.functional.layer_norm(state, state.shape[1:]) for state in inputs.hidden[:-1]]
         return [net(torch.cat([state, *seen], dim=1)) for net, state in zip(self.nets, states, strict=True)]
@@ -47,7 +50,7 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
     Silver, David and Kavukcuoglu, Koray},
   booktitle={Proceedings of the 34th International Conference on Machine Learning}, pages={1627--1635}, year={2017}
 }""",
-        equations="c_l = ĝ_l = M_l(LN(h_l), onehot(y)) for l < L, c_L = g_L; target t_l = ĝ_{l+1} J_{l+1} held fixed, ĝ_L = g_L, "
+        equations="c_l = ĝ_l = M_l(LN(h_l), onehot(y)) for l < L, c_L = g_L; target t_l = ĝ_{l+1} J_{l+1} (constant), ĝ_L = g_L, "
         "J_{l+1} = ∂h_{l+1}/∂h_l; loss Σ_l Σ_i ‖ĝ_l − t_l‖² / Σ_i ‖t_l‖²",
         deviations=(
             "a net at every site of the residual stream, each bootstrapped from the next; the source also places them sparsely",
@@ -68,25 +71,28 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         learned=True,
         options={
             "conditioning": Option(
-                "label", "what M_l sees beside h_l", "cDNI of the source, its best variant", choices=("label", "none")
+                "label", "input of M_l besides h_l", "cDNI of the source, its best variant", choices=("label", "none")
             ),
             "hidden": Option(
                 0, "width of M_l's hidden layer; 0: M_l is linear", "one of the source's; chosen here", least=0
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; as it is handed over here",
+        credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; here it is not changed",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return SyntheticGradients(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
+        """Return c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
         return [*feedback.predict(inputs), inputs.output_gradient]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Σ_l of the squared error relative to the target's square; targets are off the graph, as autograd.grad returns them."""
+        """Return Σ_l of the squared error divided by the target's square.
+
+        The targets are not on the graph, because autograd.grad returns them detached.
+        """
         predictions = feedback.predict(inputs)
         above = [*predictions[1:], inputs.output_gradient]
         total = inputs.output_gradient.new_zeros(())

@@ -1,4 +1,7 @@
-"""drtp: direct random target projection. The label itself is projected to every block, which needs no output to learn."""
+"""drtp: direct random target projection.
+
+The label is projected to every block, so no block waits for the output.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ class DirectRandomTargetProjection(Method):
         equations="c_l = onehot(y) B_lᵀ, B_l (D_l, C) with entries N(0, 1/C): the credit depends on the class of a sample alone",
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
-            "B_l ~ N(0, 1/C), as dfa's; the published code draws Kaiming-uniform",
-            "the target enters as the gradient with a plus sign, as in the published code, although it stands for −e, which falls "
+            "B_l ~ N(0, 1/C), as in dfa; the published code draws Kaiming-uniform",
+            "the target enters as the gradient with a plus sign, as in the published code, although it replaces −e, which falls "
             "where the class is right; B_l and −B_l are equally likely, so the sign of the rule is a convention",
-            "a residual stream does not saturate, as the source's tanh layers do: the credit never vanishes, nothing stops the "
+            "a residual stream does not saturate, unlike the source's tanh layers: the credit never vanishes, nothing stops the "
             "states from growing, and on resmlp under the paper's recipe the run stays at chance",
-            "the embedding shares B_1 with block 1, as dfa's does; where site 0 has another width than site 1 (mlp), it has a "
-            "matrix B_0 of its own",
-            "targets that are values and no classes are projected as they are; the source has classes only",
+            "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), it has a separate "
+            "matrix B_0",
+            "regression targets are projected unchanged; the source has classes only",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -43,7 +46,7 @@ class DirectRandomTargetProjection(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 where the embedding is not as wide as block 1."""
+        """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 if the embedding is not as wide as block 1."""
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

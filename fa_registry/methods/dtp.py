@@ -13,7 +13,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Inverses(nn.Module):
-    """inv_1..inv_L: a perceptron each, beside a skip where `skip` and the two widths agree."""
+    """inv_1..inv_L: one perceptron each, plus a skip if `skip` is set and the two widths agree."""
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -24,7 +24,7 @@ class Inverses(nn.Module):
         self.nets = nn.ModuleList(perceptron((above, hidden, below), generator) for above, below in sizes)
 
     def invert(self, block: int, state: Tensor) -> Tensor:
-        """inv_block, for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
+        """Return inv_block(state), for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
         guess = self.nets[block - 1](state)
         return state + guess if self.skip and state.shape == guess.shape else guess
 
@@ -44,12 +44,12 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         "h̃_{l-1} = h_{l-1} + σξ, F_l block l's map, skip included. An exact inverse gives c_{l-1} = c_l (∂F_l/∂h)⁻ᵀ: Gauss–Newton, "
         "not the gradient",
         deviations=(
-            "the credit is h_l − t_l divided by η̂, so that it has the scale of g_l; as a descent direction it is the same",
-            "η̂ = 1 for the gradient of the sum over samples, per sample; the source tunes it. A tenth of it loses a decimal place "
-            "to cancellation",
+            "the credit is h_l − t_l divided by η̂, so that it has the scale of g_l; the descent direction is the same",
+            "η̂ = 1 for the gradient of the sum over samples, per sample; the source tunes it. With η̂ = 0.1, cancellation costs one "
+            "decimal place",
             "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh",
-            "σ = 0.3 in units of the states, which are about one at first and grow",
-            "inverses and network learn in one step, from the weights before it; the source updates the inverses first",
+            "σ = 0.3 in units of the states, which start at about one and grow",
+            "inverses and network learn in one step, both from the weights before it; the source updates the inverses first",
         ),
         architectures=("resmlp", "mlp", "linear_lq", "student_net"),
         unsupported="an inverse is a net from one row of features to another, so states must be (samples, features)",
@@ -59,10 +59,10 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         properties=("feedback_learns",),
         learned=True,
         options={
-            "target_step": Option(1.0, "η̂, how far the top target lies along −g_L", "chosen here", above=0),
+            "target_step": Option(1.0, "η̂, distance of the top target along −g_L", "chosen here", above=0),
             "sigma": Option(0.3, "σ, noise on the states an inverse learns from", "chosen here", least=0),
             "hidden": Option(256, "width of the inverse's hidden layer", "chosen here", least=1),
-            "skip": Option(False, "inv_l(h) = h + net(h) where the two widths agree", "chosen here"),
+            "skip": Option(False, "inv_l(h) = h + net(h) if the two widths agree", "chosen here"),
         },
         credit_scale_source="Lee et al. 2015 normalise nothing and tune η̂, which a 1/N would be part of",
     )
@@ -71,9 +71,9 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return Inverses(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_L = g_L; below it c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂, of its state's shape.
+        """Return c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂, each of its state's shape.
 
-        State less target, by the step: gradient sign and the gradient's scale, whatever η̂ is (tests/methods/test_dtp.py).
+        (State − target)/η̂ has the gradient's sign and scale for every η̂ (tests/methods/test_dtp.py).
         """
         credits, reach = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
@@ -84,7 +84,10 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return credits[::-1]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖²; noise teaches the inverse directions in which no sample lies but a target does."""
+        """Return Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
+
+        The noise trains the inverse also in directions that no sample covers but a target may.
+        """
         total = inputs.output_gradient.new_zeros(())
         for index, block in enumerate(inputs.network.blocks, start=1):
             clean = inputs.hidden[index - 1]

@@ -1,5 +1,7 @@
-"""ep: equilibrium propagation on a predictive-coding energy. What is contrasted between a free and a weakly nudged phase is the
-energy's parameter gradient, as in the source, or the states themselves."""
+"""ep: equilibrium propagation on a predictive-coding energy.
+
+It contrasts a free and a weakly nudged phase: either the energy's parameter gradient, as in the source, or the states.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ PARAMETER, STATE = CONTRASTS = ("parameter", "state")
 
 
 class Nudged(nn.Module):
-    """What is contrasted, β and the relaxation's length: options alone, no tensor."""
+    """A feedback state without tensors: the contrast, β and the length of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
         self.beta = float(options["beta"])
         self.steps = int(options["steps"])
         self.step_size = float(options["step_size"])
-        # a run recorded before there was a choice was trained by the state's, and must be measured so again
+        # runs without this option were trained with the state contrast and must be recomputed with it
         self.contrast = str(options.get("contrast", STATE))
 
 
@@ -48,14 +50,14 @@ class EquilibriumPropagation(Method, HasOwnStates):
         deviations=(
             "the energy is that of predictive coding on the feed-forward network, so the free phase is the forward pass; the "
             "source relaxes a Hopfield energy with symmetric weights twice",
-            "a credit is normed sample by sample (credit_norm), which drops the length of ε_l^β/β; the source's contrast keeps it",
-            "the head learns from the exact cross entropy at the forward pass's h_L, as under every method; the source's contrast "
-            "takes it at h_L^β",
-            "contrast=state drives the block's weights by the displacement, at the forward pass's states: no contrast of ∂E/∂θ. "
-            "Its Γ compares the credit with P_l g_l and stays below one at rest (gauss_newton)",
-            "every state relaxes, h_0 included; where h_0 is the input itself (mlp) the source clamps it",
-            "step size η = 0.1: descent is stable below 2/(1 + ‖J‖)², at 0.2 resmlp's states explode within 24 epochs of digits; "
-            "20 steps leave the lower sites far from rest",
+            "a credit is normalised per sample (credit_norm), which removes the length of ε_l^β/β; the source's contrast keeps it",
+            "the head learns from the exact cross entropy at the forward pass's h_L, as in every method; the source's contrast "
+            "evaluates it at h_L^β",
+            "contrast=state updates the block's weights by the displacement, at the forward pass's states; that is not a contrast "
+            "of ∂E/∂θ. Its Γ compares the credit with P_l g_l and stays below one at rest (gauss_newton)",
+            "every state relaxes, including h_0; if h_0 is the input itself (mlp), the source clamps it",
+            "step size η = 0.1: descent is stable below 2/(1 + ‖J‖)², at 0.2 the states of resmlp explode within 24 epochs of "
+            "digits; after 20 steps the lower sites are still far from rest",
             "process noise of a block is off while states relax",
         ),
         architectures=SUPPORTED,
@@ -67,17 +69,17 @@ class EquilibriumPropagation(Method, HasOwnStates):
         options={
             "contrast": Option(
                 PARAMETER,
-                "what the two phases are contrasted in: parameter, the energy's parameter gradient, or state, the displacement "
-                "(runs recorded before there was a choice)",
+                "what the two phases contrast: parameter (the energy's parameter gradient) or state (the displacement, also used "
+                "for runs recorded before this option existed)",
                 "Scellier & Bengio 2017",
                 choices=CONTRASTS,
             ),
             "beta": Option(0.5, "nudge β of the loss", "arXiv 2606.21126", above=0),
             "steps": Option(20, "steps of the nudged phase", "arXiv 2606.21126", least=1),
-            "step_size": Option(0.1, "of the descent on the energy", "unpublished; chosen here", above=0),
+            "step_size": Option(0.1, "step size of the descent on the energy", "unpublished; chosen here", above=0),
         },
         needs_autograd=True,
-        credit_scale_source="Scellier & Bengio 2017: the energy, and with it a state's shift, is a sample's own, without 1/N",
+        credit_scale_source="Scellier & Bengio 2017: the energy, and so the shift of a state, is per sample, without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -87,12 +89,12 @@ class EquilibriumPropagation(Method, HasOwnStates):
         return self.credits_and_states(feedback, inputs)[0]
 
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """c_l of the nudged phase, each of its state's shape, and the states at which the blocks learn from it.
+        """Return c_l of the nudged phase, each of its state's shape, and the states at which the blocks learn.
 
-        Contrast of parameters: c_l = −ε_l/β at h_l^β. Contrast of states: c_l = −(h_l^β − h_l^0)/β at the forward pass's own.
+        Parameter contrast: c_l = −ε_l/β at h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β at the states of the forward pass.
         """
-        # The states relax *down* the loss, so that the shift is against the gradient and the minus turns it round. As β → 0 the
-        # first form is g_l itself, and a step is the contrast of the energy's own gradients: tests/methods/test_ep.py.
+        # The states relax *down* the loss, so the shift points against the gradient and the minus sign reverses it. As β → 0 the
+        # first form is g_l itself, and a step is the contrast of the energy's gradients: tests/methods/test_ep.py.
         shifts, errors = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
         if feedback.contrast == STATE:
             return [-shift / feedback.beta for shift in shifts], inputs.hidden

@@ -1,4 +1,4 @@
-"""fa: block feedback alignment. The whole block Jacobian is replaced by a fixed random matrix, skip included."""
+"""fa: block feedback alignment. A fixed random matrix replaces each block Jacobian, with its skip."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LILLICRAP_2016 = """@article{lillicrap2016random,
 class BlockFeedbackAlignment(Method):
     card = MethodCard(
         name="fa",
-        rule="c_L = g_L exactly, of maps the gradient of their average; c_{l-1} = c_l B_l, B_l fixed and random",
+        rule="c_L = g_L exactly (for maps: the gradient of their average); c_{l-1} = c_l B_l, B_l fixed and random",
         citation="Lillicrap, Cownden, Tweed & Akerman 2016",
         bibtex=LILLICRAP_2016,
         equations="c_{l-1} = c_l B_l, B_l (D_l, D_{l-1}) with entries N(0, 1/D_l)",
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published code reports Γ one site too early; here at the site itself",
-            "tokens: below site L the credit is one row a sample, that of the position average, c_L summed over positions",
-            "maps: c_L is the gradient of their average, also where a third-party head reads more of them than that",
+            "the published code reports Γ one site too early; here it is reported at the site itself",
+            "tokens: below site L the credit is one row per sample, that of the position average (c_L summed over positions)",
+            "maps: c_L is the gradient of their average, also if a third-party head reads more than the average",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -38,24 +38,25 @@ class BlockFeedbackAlignment(Method):
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
         properties=("feedback_fixed", "block_jacobian_gives_bp"),
         credit_scale="mean",
-        version=3,  # 2: ε acts in the scale of the source; 3: of maps c_L is the gradient of their average, one row a sample
-        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises what follows from it",
+        version=3,  # 2: ε has the scale of the source; 3: for maps c_L is the gradient of their average, one row per sample
+        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises the credits after it",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """B_1..B_L, B_l (D_l, D_{l−1}) ~ N(0, 1/D_l): an error keeps its expected norm on the way down."""
+        """Return B_1..B_L, B_l (D_l, D_{l−1}) ~ N(0, 1/D_l), so that an error keeps its expected norm."""
         sizes = zip(shape.sites[1:], shape.sites[:-1], strict=True)
         return FixedMatrices([torch.randn(above, below, generator=generator) / above**0.5 for above, below in sizes])
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_L = g_L, of maps (N, D, H, W) the gradient of their average (N, D); below it c_{l−1} = c_l B_l, (N, D_{l−1}).
+        """Return c_L = g_L and below it c_{l−1} = c_l B_l, (N, D_{l−1}).
 
-        The head of small_resnet reads the average of P positions, and each position's gradient is 1/P of the average's. The root
-        mean square over a whole map would be P times smaller too, and the ε beside it P times too large.
+        For maps (N, D, H, W), c_L is the gradient of their average, (N, D). The head of small_resnet reads the average of P
+        positions, and each position's gradient is 1/P of that of the average. The root mean square over a whole map would also
+        be P times smaller, and ε would be P times too large in comparison.
         """
-        # B_l carries the credit from the output of block l to its input: the loop's `block` makes the credit one site below it.
-        # One off, and this would no longer be dfa under the composed matrix (tests/methods/test_fa.py).
-        row = sum_over_positions(inputs.output_gradient)  # (batch, hidden), whatever positions there are
+        # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
+        # With an index error of one this would no longer be dfa with the composed matrix (tests/methods/test_fa.py).
+        row = sum_over_positions(inputs.output_gradient)  # (batch, hidden), with or without positions
         credits = [row if inputs.output_gradient.dim() == 4 else inputs.output_gradient]
         for block in range(len(inputs.hidden) - 1, 0, -1):
             row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)

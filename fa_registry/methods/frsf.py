@@ -1,4 +1,7 @@
-"""frsf: fixed random-magnitude sign-concordant feedback. Signs from the weights, magnitudes drawn once."""
+"""frsf: fixed random-magnitude sign-concordant feedback.
+
+Signs come from the weights; magnitudes are drawn once.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
         bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so that B has the second moment of weight_fa's; the scale is chosen here",
+            "M ~ N(0, 1/out), so that B has the same second moment as in weight_fa; the scale is chosen here",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; the signs are the weights' own",
+        feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; the signs are those of the weights",
         properties=("feedback_fixed", "feedback_follows_sign", "transposed_weights_give_bp"),
         needs_autograd=True,
         credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",

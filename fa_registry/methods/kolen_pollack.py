@@ -1,4 +1,4 @@
-"""kolen_pollack: feedback that receives the weights' own updates and the same decay, and so forgets how it differed from them."""
+"""kolen_pollack: feedback has the same updates and decay as the weights, so they converge."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         + AKROUT_2019,
         equations="dx = dy B back; W ← (1 − ηλ) W − η u, B ← (1 − ηλ) B − η u with u = u(∇W), so W − B ← (1 − ηλ)(W − B)",
         deviations=(
-            "B stands in W's orientation (out, in), so that it receives W's update itself and not its transpose",
-            "u is AdamW's step on ∇W, taken for B with moments of its own, which equal W's; the sources use SGD",
-            "λ is the recipe's weight decay 0.01: at its learning rate W − B loses 1e-5 of itself a step, and B aligns by the "
-            "updates it shares with W rather than by the decay",
-            "∇W holds all that W learns from: the normalised credit, and the residual penalty where there is one",
-            "B of a layer that a control keeps fixed stays fixed too",
-            "B starts at N(0, 1/out), as weight_fa's",
+            "B has W's orientation (out, in), so that it receives W's update itself and not its transpose",
+            "u is AdamW's step on ∇W; B has separate moments, which equal those of W; the sources use SGD",
+            "λ is the recipe's weight decay 0.01: at its learning rate W − B shrinks by a fraction of 1e-5 per step, and B aligns "
+            "by the updates it shares with W rather than by the decay",
+            "∇W includes everything that W learns from: the normalised credit, and the residual penalty if there is one",
+            "if a control keeps a layer fixed, its B stays fixed too",
+            "B starts at N(0, 1/out), as in weight_fa",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="B (out, in) of every layer, at first independent entries N(0, 1/out); learned",
+        feedback="B (out, in) of every layer, initially independent entries N(0, 1/out); learned",
         properties=("kolen_pollack_converges", "transposed_weights_give_bp"),
         learned=True,
         needs_autograd=True,
@@ -59,7 +59,10 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         return LayerMatrices(gaussian(shape, generator), learn=True)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Σ <B, ∇W> over the layers that learn: its gradient at B is ∇W itself, so B's optimiser takes W's step."""
+        """Return Σ <B, ∇W> over the layers that learn.
+
+        Its gradient at B is ∇W itself, so the optimiser makes the same step for B as for W.
+        """
         gradients = {name: inputs.network.get_submodule(name).weight.grad for name in feedback.layers}
         return sum(
             matrix.flatten() @ gradients[name].flatten()  # a dot product: no (out, in) temporary

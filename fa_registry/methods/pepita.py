@@ -1,4 +1,7 @@
-"""pepita: error-driven input modulation. A second forward pass, of input plus projected error, replaces the backward one."""
+"""pepita: error-driven input modulation.
+
+A second forward pass, on the input plus the projected error, replaces the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,15 @@ class ErrorDrivenInputModulation(Method):
         "c_l = −(∂h_l/∂x) F e",
         deviations=(
             "the presynaptic side is the clean pass; the source's is the modulated one, x + F e",
-            "the credit enters a block as its output's gradient and so meets the slopes of the block's own activations; the source "
-            "multiplies it with the layer's input as it is",
+            "the credit enters a block as its output's gradient, so the derivatives of the block's activations apply to it; the "
+            "source multiplies it with the layer's input directly",
             "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass there too",
-            "h_l is the residual stream after block l, the embedding's output included; the source has plain layers",
-            "under credit_norm=rms the size of F e cancels from the update, all but the curvature of the network over it; in the "
+            "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
+            "with credit_norm=rms the size of F e cancels from the update, except for the curvature of the network; in the "
             "source small errors make small updates",
-            "the difference is taken in the precision of the network: of an error below about 1e-5, float32 leaves rounding alone",
-            "no dropout, weight decay and rate of the registry's recipe; pixels are standardised as the data set's card says",
+            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding",
+            "no dropout; weight decay and rate are those of the registry's recipe; pixels are standardised as the data set's card "
+            "describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
         unsupported="the source modulates images before fully connected or convolutional layers; it gives no form for attention, "
@@ -64,8 +68,8 @@ class ErrorDrivenInputModulation(Method):
         return Projection(torch.empty(inputs, shape.classes).uniform_(-bound, bound, generator=generator))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_l = h_l(x) − h_l(x + F e), of the state's shape."""
-        # clean less modulated, so that −c_l moves a state towards what x + F e shows: tests/methods/test_pepita.py
+        """Return c_l = h_l(x) − h_l(x + F e), of the state's shape."""
+        # clean minus modulated, so that −c_l moves a state towards its value at x + F e: tests/methods/test_pepita.py
         shift = (inputs.error @ feedback.F.T).reshape(inputs.images.shape)  # (batch, classes) -> (batch, *image)
         modulated = states_of(inputs.network, inputs.images + shift)
         return [clean - other for clean, other in zip(inputs.hidden, modulated, strict=True)]

@@ -1,4 +1,4 @@
-"""predictive_coding: states settle between what is predicted of them and what they predict; the credit is the error left."""
+"""predictive_coding: states relax until prediction errors balance; the credit is the remaining error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Inference(nn.Module):
-    """The relaxation's length and kind: options alone, no tensor."""
+    """A feedback state without tensors: the length and kind of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -42,12 +42,12 @@ class PredictiveCoding(Method):
         "h ← h − η ∂E/∂h, all sites at once, from the forward pass; c_l = −ε_l. At rest ε_L = −g_L(h) and ε_{l-1} = ε_l J_l: "
         "the gradient at the relaxed states. Fixed prediction: ε_l ← ε_l − η(ε_l − ε_{l+1} J_{l+1}), J and g_L of the forward pass",
         deviations=(
-            "the output is drawn by the loss itself; the source clamps it to the target, with a squared error",
-            "every variance is one, and every state relaxes, h_0 included; where h_0 is the input itself (mlp) the source "
+            "the loss itself pulls the output; the source clamps it to the target, with a squared error",
+            "every variance is one, and every state relaxes, including h_0; if h_0 is the input itself (mlp), the source "
             "clamps it",
-            "step size η = 0.05: descent is stable below 2/(1 + ‖J‖)², at 0.1 resmlp fails on digits after 12 epochs; 20 steps "
-            "leave the lower sites far from rest, which credit_norm rms makes up for in length and not in direction",
-            "the credit drives the block's weights at the forward pass's states; the source uses the relaxed ones",
+            "step size η = 0.05: descent is stable below 2/(1 + ‖J‖)², at 0.1 resmlp fails on digits after 12 epochs; after 20 "
+            "steps the lower sites are still far from rest, which credit_norm=rms corrects in length but not in direction",
+            "the credit updates the block's weights at the forward pass's states; the source uses the relaxed states",
             "process noise of a block is off while states relax",
         ),
         architectures=SUPPORTED,
@@ -58,11 +58,11 @@ class PredictiveCoding(Method):
         properties=("fixed_prediction_gives_bp", "approaches_bp"),
         options={
             "steps": Option(20, "steps of the relaxation", "order of the source's; chosen here", least=1),
-            "step_size": Option(0.05, "of the descent on the energy", "chosen here", above=0),
-            "fixed_prediction": Option(False, "hold predictions and Jacobians at the forward pass", "Millidge et al."),
+            "step_size": Option(0.05, "step size of the descent on the energy", "chosen here", above=0),
+            "fixed_prediction": Option(False, "keep predictions and Jacobians of the forward pass", "Millidge et al."),
         },
         needs_autograd=True,
-        credit_scale_source="Whittington & Bogacz 2017: a prediction error is a sample's own, without 1/N",
+        credit_scale_source="Whittington & Bogacz 2017: a prediction error is per sample, without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -77,7 +77,10 @@ class PredictiveCoding(Method):
 
 
 def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
-    """ε_0..ε_L after `steps` of ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}), the Jacobians and g_L those of the forward pass."""
+    """Return ε_0..ε_L after `steps` updates ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}).
+
+    The Jacobians and g_L are those of the forward pass.
+    """
     with torch.enable_grad():
         leaves = [state.detach().requires_grad_() for state in inputs.hidden[:-1]]
         predictions = [

@@ -1,4 +1,4 @@
-"""state_bridge: a net predicts the last state from any state; the credit is the gradient of the prediction's loss."""
+"""state_bridge: a net predicts the last state from any state; the credit is the gradient of its loss."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ EPSILON = 1e-6
 class StateBridge(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="state_bridge",
-        rule="G_ψ(h_l, t_l, s) predicts h_L; c_l is the gradient at h_l of the loss that the prediction would have",
+        rule="G_ψ(h_l, t_l, s) predicts h_L; c_l is the gradient at h_l of the loss of the prediction",
         citation=_bridge.CITATION,
         bibtex=_bridge.BIBTEX,
         equations="c_l = ∂ℓ(head(G_ψ(h_l, t_l, s)), y)/∂h_l, t_l = l/L, s = sg(e) held constant; ψ minimises the mean over samples "
         "and sites of ‖G_ψ(h_l, t_l, s) − sg(h_L)‖² / (‖h_L‖² + ε)",
         deviations=(
-            "re-implemented from its description, no code of the source was at hand; sizes other than the hidden layers' are ours",
+            "re-implemented from its description, because no code of the source was available; only the hidden layers' sizes are "
+            "from the source",
             "the embedding of t is sin and cos of t and of t/100; the net reads (h, embedding, s) as one row",
-            "G is a plain net, not h_l plus a net: on the toy LQ task G = h_l alone, untrained, is near the costate already",
-            "G is asked at site L too, as the equation says: c_L is not g_L there, and no site is exact",
-            _bridge.ONE_NET + "; G predicts what the readout pools of h_L",
-            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns under the network's own optimiser, rate and decay",
+            "G is a plain net, not h_l plus a net: on the toy LQ task an untrained G = h_l is already near the costate",
+            "G is also evaluated at site L, as in the equation: c_L is not g_L, and no site is exact",
+            _bridge.ONE_NET + "; G predicts the pooled h_L that the readout uses",
+            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns under the network's optimiser, rate and decay",
         ),
         architectures=("any",),
         gamma_reference="bp",
         exact_sites="none",
-        feedback="weights and biases of G_ψ ~ U(±1/√inputs), then learned beside the network",
+        feedback="weights and biases of G_ψ ~ U(±1/√inputs), then learned together with the network",
         options={"conditioning": _bridge.conditioning_option("error", "arXiv 2606.21126: s = sg(e)")},
         properties=("feedback_learns",),
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source="arXiv 2606.21126's equation is of one sample's loss; no code was at hand that would say otherwise",
+        credit_scale_source="arXiv 2606.21126's equation uses one sample's loss; no code was available to check this",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -51,26 +52,32 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l): one pass of G over the (L+1)·N rows of all sites."""
+        """Return c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l).
+
+        One pass of G covers the (L+1)·N rows of all sites.
+        """
         states, times, signal = all_sites(inputs, feedback.conditioning_signal(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
         with torch.enable_grad():
             states.requires_grad_()
             predicted = one_position(feedback(states, times, signal), inputs.hidden[-1])
             losses = sample_losses(inputs.network.readout(predicted), labels)
-            # of the sum, and no row enters another's loss: row i is sample i's own gradient, with no 1/((L+1)·N)
+            # gradient of the sum; no row enters another row's loss, so each row is its sample's gradient, without 1/((L+1)·N)
             (credits,) = torch.autograd.grad(losses.sum(), states)
         return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
+        """Return the mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
         predicted = feedback(*all_sites(inputs, feedback.conditioning_signal(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()
 
 
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
-    """Rows (R, D) as states of one position, tokens or maps as `like` is: what a readout pools of them is the row itself."""
+    """Return rows (R, D) as states with one position, in the layout (rows, tokens or maps) of `like`.
+
+    A readout that pools such a state gets the row itself.
+    """
     return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 
 

@@ -19,7 +19,7 @@ LIAO_2016 = """@inproceedings{liao2016important,
 
 
 class LayerNames(nn.Module):
-    """A feedback state without tensors: the signs are the network's own, read anew at every step."""
+    """A feedback state without tensors: the signs are read from the network's weights at every step."""
 
     def __init__(self, layers: tuple[str, ...]):
         super().__init__()
@@ -34,14 +34,14 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear and Conv of blocks and head",
         deviations=(
-            "s = out^(-1/2), the second moment of weight_fa's B; the source has s = 1",
+            "s = out^(-1/2), the second moment of B in weight_fa; the source has s = 1",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="none: the signs of the network's own weights",
+        feedback="none: the signs of the network's weights",
         properties=("approaches_bp", "feedback_follows_sign", "usf_on_sign_weights_gives_bp"),
         needs_autograd=True,
         credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",

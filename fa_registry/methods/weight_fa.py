@@ -1,4 +1,7 @@
-"""weight_fa: feedback alignment as it was published. A fixed random B stands in for W in every layer; skips stay exact."""
+"""weight_fa: feedback alignment as published. A fixed random B replaces W in every layer.
+
+Skips stay exact.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         equations="y = x Wᵀ + b forward, dx = dy B back, in every Linear and Conv of blocks and head; c_l is what arrives at h_l",
         deviations=(
             "B ~ N(0, 1/out), which keeps an error's expected norm; the source draws uniformly and tunes the range",
-            "the head's own weight learns from the exact cross entropy, but passes its error down through its B",
+            "the head's weight learns from the exact cross entropy, but the error passes back through the head's B",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,

@@ -1,4 +1,4 @@
-"""weight_mirror: feedback that learns the weights from noise sent through them, without transport of any weight."""
+"""weight_mirror: feedback learns the weights from noise sent through them, without weight transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AKROUT_2019 = """@inproceedings{akrout2019deep,
 
 
 class Mirrors(LayerMatrices):
-    """The matrices B and how they mirror. rate: d; samples: noise vectors n a step."""
+    """The matrices B with the rate d and the number n of noise vectors per step (`samples`)."""
 
     def __init__(self, matrices: Mapping[str, Tensor], rate: float, samples: int):
         super().__init__(matrices)
@@ -43,23 +43,23 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         bibtex=AKROUT_2019,
         equations="dx = dy B back; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
         deviations=(
-            "the noise passes the weights alone: no bias and no activation, so that the estimate is unbiased",
-            "every layer is mirrored after every update of the weights, not in phases between them",
-            "growth and decay share one rate d, which makes W itself the fixed point; the source sets them apart and B ∝ W",
+            "the noise passes only through the weights: no bias and no activation, so that the estimate is unbiased",
+            "every layer is mirrored after every update of the weights, not in separate phases",
+            "growth and decay share one rate d, which makes W itself the fixed point; the source has two rates, and B ∝ W",
             "d = 0.01 and n = 128 are chosen here: with W at rest ‖B − W‖²/‖W‖² settles at d/(2 − d)·(in + 1)/n",
-            "B starts at N(0, 1/out), as weight_fa's, and so wider than W",
+            "B starts at N(0, 1/out), as in weight_fa, and so with a larger variance than W",
         ),
         architectures=("resmlp", "mlp", "student_net", "vit_mini"),
         unsupported="noise vectors are sent through weight matrices one by one; the source gives no form for a kernel that many "
-        "positions share, and only the registry's own Linear can carry an error back through another matrix",
+        "positions share, and only the registry's Linear can carry an error back through another matrix",
         gamma_reference="bp",
         exact_sites="none",
-        feedback="B (out, in) of every layer, at first independent entries N(0, 1/out); learned",
+        feedback="B (out, in) of every layer, initially independent entries N(0, 1/out); learned",
         properties=("mirror_converges", "transposed_weights_give_bp"),
         options={
             "mirror_rate": Option(0.01, "share d of the new estimate in B at every step", "chosen here", above=0),
             "mirror_batch": Option(
-                128, "noise vectors n sent through every layer a step", "the recipe's batch", least=1
+                128, "noise vectors n sent through every layer per step", "the recipe's batch", least=1
             ),
         },
         learned=True,
@@ -72,7 +72,7 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         return Mirrors(gaussian(shape, generator), float(options["mirror_rate"]), int(options["mirror_batch"]))
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """B ← (1 − d) B + d yᵀξ/n of every layer, in place; ξ (n, in) from inputs.generator."""
+        """Update B ← (1 − d) B + d yᵀξ/n of every layer in place; ξ (n, in) comes from inputs.generator."""
         weights = layer_weights(inputs.network, feedback.layers)
         for name, matrix in feedback.matrices().items():
             noise = matrix.new_empty(feedback.samples, matrix.shape[1]).normal_(generator=inputs.generator)  # (n, in)

@@ -1,4 +1,7 @@
-"""For models that no registry knows: the published code's entry points FAProtocol and diagnose, and Γ of a rule of one's own."""
+"""Entry points for models outside the registry: FAProtocol, diagnose (both published) and alignment.
+
+`alignment` measures Γ of a user-supplied credit rule.
+"""
 
 from fa_registry.published_api.alignment import Alignment, alignment
 from fa_registry.published_api.diagnosis import DiagnosisReport, diagnose

@@ -1,4 +1,7 @@
-"""alignment: Γ of a credit rule of one's own on a model of one's own, site by site, with its null and what it hangs on."""
+"""alignment: Γ of a user-supplied credit rule on a user-supplied model, per site, with its null.
+
+The metrics that Γ depends on are included.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,16 @@ COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_nu
 
 @dataclass(frozen=True)
 class Alignment:
-    """What one batch shows of a credit rule.
+    """Metrics of a credit rule on one batch.
 
-    Γ is of each sample's own credit and gradient, float64, unclamped, and N/A where the reference is noise or not the gradient.
+    Γ is computed from each sample's credit and gradient in float64 without clamping. It is N/A if the reference is noise or not
+    the gradient.
 
     Attributes:
         sites: names of sites 0..L.
-        measured: every metric, or the reason why there is none.
-        draws: of the null.
-        reference: how the reference gradient was taken, if not by the model's own backward pass.
+        measured: every metric, or the reason why it has no value.
+        draws: number of draws of the null.
+        reference: how the reference gradient was computed, if not by the model's backward pass.
     """
 
     sites: tuple[str, ...]
@@ -39,20 +43,20 @@ class Alignment:
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
-        """Γ_l, l = 0..L: mean over samples of cos(c_l, g_l)."""
+        """Return Γ_l, l = 0..L: the mean over samples of cos(c_l, g_l)."""
         return self.measured.sites["gamma"]
 
     @property
     def null_p(self) -> tuple[Reading, ...]:
-        """Rank p-value of Γ_l among `draws` fresh draws of the feedback, (1 + #≥)/(draws + 1)."""
+        """Return the rank p-value of Γ_l among `draws` fresh draws of the feedback, (1 + #≥)/(draws + 1)."""
         return self.measured.sites["gamma_null_p"]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values; a figure without a value is {"na": reason}."""
+        """Return plain JSON values; a metric without a value is {"na": reason}."""
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """A line a site, the aggregates, and every reason once."""
+        """Return one line per site, the aggregates, and every reason once."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
@@ -79,18 +83,19 @@ def alignment(
     readout: str = "",
     gradient: str = "",
 ) -> Alignment:
-    """Γ of `credit` at every site of `model`, against the gradient of each sample's own cross entropy.
+    """Return Γ of `credit` at every site of `model`.
 
-    Eval mode. Weights, their gradients, modes and random generators are as before, also if `credit` fails.
+    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. Weights, their gradients, modes and
+    random generators are restored, also if `credit` fails.
 
     Args:
-        model: an nn.Module, or what `adapt` returns.
+        model: an nn.Module, or a model returned by `adapt`.
         batch: x (N, …), y (N,) int64.
-        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, row i of sample i alone; None where the
-            rule gives none. Its scale is free.
-        sites: as skip, readout and gradient, see `adapt`; ignored for a model that is adapted.
-        draws: of the null.
-        fresh: fresh(model, x, y, generator): the same rule under newly drawn feedback, for the null.
+        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; row i depends on sample i alone. An
+            entry is None if the rule has no credit there. Its scale does not matter.
+        sites: see `adapt`, like skip, readout and gradient; ignored if the model is adapted.
+        draws: number of draws of the null.
+        fresh: fresh(model, x, y, generator): the same rule with newly drawn feedback, for the null.
 
     Raises:
         InvalidFields: names all wrong arguments.

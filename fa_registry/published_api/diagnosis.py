@@ -1,4 +1,7 @@
-"""diagnose: the four-diagnostic entry point of the published code, kept by name, judged by the first release of 2026-04."""
+"""diagnose: the four-diagnostic entry point of the published code, judged by its first release.
+
+The edition is 2026-04:first-release; the published name is kept.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,15 @@ from fa_registry.published_api.one_batch import accuracy, checked, judged, measu
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.training.input_validation import Batch, Checks
 
-EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as the published report has it
-# What a rule judges, as the report speaks of it: (flag, quantities, what the verdict says where it fires).
+EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as in the published report
+# (flag of the report, metrics that its rule judges, text in the verdict if it fires)
 FLAGS = (
     ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
     ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
     ("stability_high", ("stability_mid",), "cross-batch stability high"),
     ("below_frozen", ("accuracy", "margin_pp"), "frozen baseline not beaten"),
 )
-LINES = (  # flag, and what str() prints of it
+LINES = (  # flag, title and text printed by str()
     ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
     ("reference_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
     ("stability_high", "cross-batch stability", "{stability:.3f} at site {layer}"),
@@ -36,7 +39,7 @@ LINES = (  # flag, and what str() prints of it
 
 
 class Thresholds(dict[str, float]):
-    """The limit of every rule by its flag; the published names are attributes.
+    """The limit of every rule, by flag; the published names are attributes.
 
     An attribute is None if no rule of the edition judges its flag.
     Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
@@ -44,36 +47,41 @@ class Thresholds(dict[str, float]):
 
     @property
     def h_norm_explosion_ratio(self) -> float | None:
-        """Largest growth of the residual stream, a ratio."""
+        """Return the largest growth of the residual stream, a ratio."""
         return self.get("residual_exploded")
 
     @property
     def g_norm_floor(self) -> float | None:
-        """Smallest ‖g_L‖ of a reference gradient that is not at the floor."""
+        """Return the smallest ‖g_L‖ of a reference gradient that is not at the floor."""
         return self.get("reference_at_floor")
 
     @property
     def stability_drift_ceiling(self) -> float | None:
-        """Largest mean pairwise cosine of the batches' gradients."""
+        """Return the largest mean pairwise cosine of the batches' gradients."""
         return self.get("stability_high")
 
     @property
     def frozen_acc_margin_pp(self) -> float | None:
-        """Smallest gain of accuracy over the frozen baseline, percentage points."""
+        """Return the smallest gain of accuracy over the frozen baseline, in percentage points."""
         return self.get("below_frozen")
 
 
 @dataclass(frozen=True)
 class DiagnosisReport:
-    """What four diagnostics say of one model. What is None has its reason among the `remarks`.
+    """Results of four diagnostics of one model. If a value is None, the `remarks` contain its reason.
 
-    residual_norms: ‖h_l‖, l = 0..L. bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch. Both are lower medians
-    over its samples (torch.median), as published; the registry's own medians are midpoints.
-    cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer` = ⌊L/2⌋.
-    thresholds: flag → the limit of its rule, as the rule has it: ratio, norm, cosine, percentage points; also by the published
-    names, `thresholds.g_norm_floor`. flags: flag → whether it fires, None where that could not be judged or was left out; each
-    is a property of its own too, by our name and by the published one.
-    remarks: what is missing or was found, in sentences; notes: the caller's own.
+    Args:
+        residual_norms: ‖h_l‖, l = 0..L; lower median over the first batch's samples (torch.median), as published. Medians of the
+            registry are midpoints.
+        bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch; lower median, as above.
+        stability_layer: ⌊L/2⌋.
+        cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer`.
+        notes: the caller's notes.
+        remarks: sentences about missing values and findings.
+        thresholds: flag → the limit of its rule in the rule's unit (ratio, norm, cosine, percentage points); also by the
+            published names, `thresholds.g_norm_floor`.
+        flags: flag → whether it fires; None if it could not be judged or was skipped. Each flag is also a property, under the
+            built-in and the published name.
     """
 
     method_name: str
@@ -96,50 +104,53 @@ class DiagnosisReport:
 
     @property
     def residual_exploded(self) -> bool | None:
-        """Whether the stream outgrew its limit: over the whole stream by default, in one block by `2026-04` and later."""
+        """Return whether growth exceeds its limit.
+
+        By default this is growth over the whole stream; in `2026-04` and later editions it is growth in one block.
+        """
         return self.flags.get("residual_exploded")
 
     @property
     def reference_at_floor(self) -> bool | None:
-        """Whether ‖g_L‖ lies below its floor."""
+        """Return whether ‖g_L‖ is below its floor."""
         return self.flags.get("reference_at_floor")
 
     @property
     def stability_high(self) -> bool | None:
-        """Whether the batches' gradients point the same way."""
+        """Return whether the batches' gradients have the same direction."""
         return self.flags.get("stability_high")
 
     @property
     def below_frozen(self) -> bool | None:
-        """Whether the accuracy is less than the frozen baseline and its margin; None without a frozen accuracy."""
+        """Return whether the accuracy is below the frozen baseline plus margin; None without a baseline."""
         return self.flags.get("below_frozen")
 
     @property
     def residual_stream_exploded(self) -> bool | None:
-        """The published name of `residual_exploded`."""
+        """Return `residual_exploded`, under its published name."""
         return self.residual_exploded
 
     @property
     def bp_grad_at_floor(self) -> bool | None:
-        """The published name of `reference_at_floor`."""
+        """Return `reference_at_floor`, under its published name."""
         return self.reference_at_floor
 
     @property
     def reference_drift_dominated(self) -> bool | None:
-        """The published name of `stability_high`."""
+        """Return `stability_high`, under its published name."""
         return self.stability_high
 
     @property
     def frozen_baseline_undercut(self) -> bool | None:
-        """The published name of `below_frozen`."""
+        """Return `below_frozen`, under its published name."""
         return self.below_frozen
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as plain JSON values."""
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """The verdict, a line for each diagnostic, and one for every remark."""
+        """Return the verdict, one line per diagnostic, and one per remark."""
         name = f"{self.method_name}: " if self.method_name else ""
         lines = [f"{name}{self.verdict}", *(f"  {line}" for line in self._lines())]
         return "\n".join(
@@ -174,13 +185,21 @@ def diagnose(
     *,
     edition: str = EDITION,
 ) -> DiagnosisReport:
-    """Residual growth, reference floor, cross-batch stability and frozen baseline of one trained model.
+    """Judge residual growth, reference floor, cross-batch stability and frozen baseline of one model.
 
-    model: as FAProtocol takes it. eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published; norms are of the
-    first, and ‖g‖ is of its mean loss, so that the floor depends on its N, as published.
-    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default growth is that of the whole
-    stream, max ‖h_l‖ / ‖h_0‖ > 50, as in the published report; `2026-04` judges it block by block. One sample, or one class in
-    all batches, is an EvidenceWarning; InvalidFields names all that is wrong. Source: the release before arXiv 2606.21126.
+    One sample, or one class in all batches, causes an EvidenceWarning. Source: the release before arXiv 2606.21126.
+
+    Args:
+        model: as for FAProtocol.
+        eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published. Norms are of the first batch, and ‖g‖ is of
+            its mean loss, so the floor depends on its N, as published.
+        headline_acc: fraction of a whole test set.
+        frozen_baseline_acc: fraction of a whole test set.
+        edition: name or .toml file of the edition. By default growth is that of the whole stream, max ‖h_l‖ / ‖h_0‖ > 50, as in
+            the published report; `2026-04` judges it block by block.
+
+    Raises:
+        InvalidFields: names all wrong arguments.
     """
     rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
@@ -216,7 +235,7 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
-    """Every flag; None for what no rule of the edition asks for, or what it could not decide."""
+    """Return every flag; None if no rule of the edition judges it, or if it is undecided."""
     fires = {"fail": True, "pass": False}
     flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
@@ -226,7 +245,7 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
-    """The verdict's label; with what fires in words where the edition lists its flags after a colon."""
+    """Return the verdict's label, with descriptions of the fired rules if the label ends with a colon."""
     word = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not word.endswith(":"):
         return audit.verdict.label
@@ -238,7 +257,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """The call's checks, not yet finished: their warnings speak for the line that called `diagnose`."""
+    """Return the checks of the call, not yet finished, so that warnings refer to the caller of `diagnose`."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, given = checks.network(model), checks.batches(eval_batches)
@@ -249,7 +268,7 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """The edition without the rules that it leaves out where there is no frozen accuracy, and a remark for each."""
+    """Return the edition without the rules that it skips without a frozen accuracy, and remarks on these."""
     if frozen is not None:
         return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
@@ -267,7 +286,7 @@ def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation,
 
 
 def _plain(value: float | None) -> float | None:
-    """NumPy's numbers are no JSON."""
+    """Return a Python float, because JSON does not accept NumPy's numbers."""
     return None if value is None else float(value)
 
 
@@ -286,10 +305,10 @@ def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:
     if stability.value is None:
         remarks.append(f"cross_batch_stability is N/A: {stability.reason}")
     elif len(batches) < BATCHES:
-        remarks.append(f"cross_batch_stability is over {len(batches)} batches; the published figure is over {BATCHES}")
+        remarks.append(f"cross_batch_stability is over {len(batches)} batches; the published value is over {BATCHES}")
     uniform = [str(index) for index, (_, y) in enumerate(batches) if len(y.unique()) == 1]
     if uniform:
-        remarks.append(f"batches of one class alone: {', '.join(uniform)}; shuffle, or batches differ by class")
+        remarks.append(f"batches with only one class: {', '.join(uniform)}; shuffle, or batches differ by class")
     return remarks
 
 
@@ -304,7 +323,7 @@ def _of_sites(measurements: Measurements) -> list[str]:
 
 
 def _of_findings(audit: RunAudit, stability: Reading) -> list[str]:
-    """Every finding that is not a pass; the missing stability was told already."""
+    """Return every finding that is not a pass, except for a missing stability, which has a remark already."""
     return [
         finding.sentence
         for finding in audit.findings

@@ -1,4 +1,4 @@
-"""FAProtocol: the published code's entry point, kept by name so that its users only change an import."""
+"""FAProtocol: the published code's entry point; its users only have to change an import."""
 
 from __future__ import annotations
 
@@ -23,24 +23,31 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: nothing of the loss reaches the states, which is another defect than a small reference; "
-    "D2 fires as published, and no Γ exists"
+    "‖g_L‖ is exactly zero: the loss does not reach the states, which is a different defect from a small reference; "
+    "D2 fires as published, and Γ does not exist"
 )
 
 
 class FAProtocol:
-    """Scale stability D1, reference validity D2, depth utility D3 of one trained model, by edition 2026-05.
+    """Scale stability D1, reference validity D2 and depth utility D3 of one model, by edition 2026-05.
 
-    model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch; anything
-    else through `fa_registry.adapt`. x_eval (N, …), y_eval (N,): the eval batch. ‖g‖ is of the *mean* cross entropy over this
-    batch, as published, so D2 depends on N; d2_eps · d2_factor is its floor. d3_margin_pp: percentage points; the report gives
-    margin and margin_threshold as fractions, as published. Norms are lower medians over samples (torch.median), as published;
-    the registry's own are midpoints, so that with an even N the two differ in the digits between the two middle samples.
-    strict: judge as the published code does, FAIL if any rule fires; by default, as its README and the paper say, FAIL if
-    (D1 and D2) or D3, and WARN if D1 or D2 fires alone.
+    Norms are lower medians over samples (torch.median), as published. The registry's medians are midpoints, so with an even N
+    the two differ by at most the gap between the two middle samples. One sample, or labels of one class, are measured with an
+    EvidenceWarning. Source: arXiv 2606.21126.
 
-    One sample, or labels of one class, are measured with an EvidenceWarning. InvalidFields names all that is wrong otherwise.
-    Source: arXiv 2606.21126.
+    Args:
+        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch; use
+            `fa_registry.adapt` for other models.
+        x_eval: the eval batch, (N, …).
+        y_eval: (N,).
+        d2_eps: d2_eps · d2_factor is the floor of D2. ‖g‖ is of the *mean* cross entropy over the eval batch, as published, so
+            D2 depends on N.
+        d3_margin_pp: percentage points; the report has margin and margin_threshold as fractions, as published.
+        strict: judge as the published code does, FAIL if any rule fires. By default, as in its README and the paper, FAIL if
+            (D1 and D2) or D3, and WARN if D1 or D2 fires alone.
+
+    Raises:
+        InvalidFields: names all wrong arguments.
     """
 
     def __init__(
@@ -68,14 +75,19 @@ class FAProtocol:
         self.edition: Edition = load_edition(by, {name: float(limit) for name, limit in limits.items()})
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
-        """Measure and judge. Accuracies are fractions of a whole test set, and count as you state them.
+        """Measure and judge. Accuracies are fractions of a whole test set and are used as given.
 
-        Returns the report with the published keys: verdict, test_acc, diagnostics (one table a rule; norms of sites 0..L, growth of
-        blocks 1..L, `margin` a fraction), remarks, provisional.
+        Args:
+            frozen_baseline_acc: if it is None, D3 is None and the verdict is never PASS.
+            test_acc: if it is None, the accuracy of the eval batch is used with an EvidenceWarning. The report is then
+                `provisional` and its verdict at most WARN(D3 provisional).
 
-        test_acc None: the accuracy of the eval batch stands in, with an EvidenceWarning; the report is `provisional` then, and
-        its verdict at most WARN(D3 provisional). frozen_baseline_acc None: D3 is None and nothing is PASS.
-        Whatever is None in the report has its reason among its `remarks`. InvalidFields for what is no fraction.
+        Returns:
+            The report with the published keys: verdict, test_acc, diagnostics (one table per rule; norms of sites 0..L, growth of
+            blocks 1..L, `margin` as a fraction), remarks, provisional. If a value is None, the remarks contain its reason.
+
+        Raises:
+            InvalidFields: an accuracy is not a fraction.
         """
         checks = Checks("FAProtocol")
         checks.fractions(test_acc=test_acc, frozen_baseline_acc=frozen_baseline_acc)
@@ -100,9 +112,13 @@ class FAProtocol:
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:
-        """The report as four lines of text, and one more for everything that is missing. Margins in percentage points.
+        """Return the report as four lines of text, plus one per remark. Margins are in percentage points.
 
-        report: what `run` returned, a JSON round trip later too. Raises KeyError for a table that is none.
+        Args:
+            report: the result of `run`, also after a JSON round trip.
+
+        Raises:
+            KeyError: the report lacks a key.
         """
         lines = [f"verdict: {report['verdict']}"]
         for name, text in FORMATS.items():
@@ -114,7 +130,7 @@ class FAProtocol:
 
     def _stand_in(self) -> str:
         return (
-            f"test_acc: none was given: the accuracy of the eval batch, {len(self.y_eval)} samples, stands in for that of "
+            f"test_acc was not given: the accuracy of the eval batch, {len(self.y_eval)} samples, replaces that of "
             "the test set, and the verdict is provisional"
         )
 
@@ -122,7 +138,7 @@ class FAProtocol:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
-        # rounded as the rule rounds it, or margin < margin_threshold could disagree with `fires` on the limit itself:
+        # rounded as in the rule, because otherwise margin < margin_threshold could disagree with `fires` at the limit:
         # tests/api/test_fa_protocol.py
         margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
@@ -165,7 +181,7 @@ def _fires(finding: Finding) -> bool | None:
 
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
-    """The verdict with what compares accuracies marked provisional: it passes nothing, and where it fires it says so."""
+    """Return the verdict with rules that compare accuracies marked provisional; these cannot pass."""
     compared = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [
@@ -178,7 +194,7 @@ def _marked(audit: RunAudit, edition: Edition) -> Verdict:
 
 
 def _in_pp(figures: dict[str, Any]) -> dict[str, float]:
-    """The figures of D3 in the unit of the words; nothing for the others."""
+    """Return the values of D3 in percentage points; an empty dict for the other rules."""
     if "margin" not in figures:
         return {}
     return {"margin_pp": 100 * figures["margin"], "threshold_pp": 100 * figures["margin_threshold"]}

@@ -1,4 +1,4 @@
-"""load_model: a promoted model back from the registry, or from a folder of its files, which needs no MLflow."""
+"""load_model: load a promoted model from the registry, or from a folder of its files without MLflow."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ REGISTERED = "models:/"
 
 
 def load_model(model: str | Path, store: str = "") -> LoadedModel:
-    """The network of a promoted run with its exact weights, in eval mode on the CPU, its feedback, method, spec and card.
+    """Return the network of a promoted run with its exact weights, its feedback, method, spec and card.
 
-    model: `models:/NAME@alias`, `models:/NAME/3`, or a folder that holds a version's files. store: tracking URI
-    [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]. The SHA-256 of every file is checked before it is read. In the registry the
-    card has to be the one that the version's source names, and the weights those that the run recorded: a tag alone is not
-    believed. Raises UnknownName for a model, alias or version that is not there, IntegrityError for a file that was changed,
-    UsageError for a version that `fa-registry promote` did not make.
+    The network is in eval mode on the CPU. The SHA-256 of every file is checked before the file is read. For a registered model,
+    the card must be the one that the version's source names, and the weights must be those that the run recorded; a tag alone is
+    not trusted.
+
+    Args:
+        model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a version.
+        store: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+
+    Raises:
+        UnknownName: the model, alias or version does not exist.
+        IntegrityError: a file was changed.
+        UsageError: `fa-registry promote` did not make the version.
     """
     if not str(model).startswith(REGISTERED):
         folder = Path(model)
@@ -33,7 +40,7 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
     if not digest:
         raise UsageError(
             f"{version.reference} was not made by `fa-registry promote` (it has no tag {TAG_CARD}): "
-            "what is no promoted model is not read here"
+            "load_model reads only promoted models"
         )
     loaded = read_folder(registry.files(version), digest)
     check_version(MlflowTracker(registry.uri, make=False), version, loaded.card)

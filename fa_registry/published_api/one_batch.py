@@ -1,7 +1,7 @@
-"""From a model and a batch to measurements, and to the record that the one engine judges. Shared by FAProtocol and diagnose.
+"""Measurements of a model on one batch, and the record to judge; shared by FAProtocol and diagnose.
 
-Norms are medians over samples as the published code takes them, by torch.median: of an even number of samples the lower of the
-two in the middle. The registry's own figures are the midpoint of these two, as NumPy's are.
+Norms are medians over samples by torch.median, as in the published code: for an even number of samples this is the lower of the
+two in the middle. The registry's metrics are the midpoint of these two, as in NumPy.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunR
 from fa_registry.training import reference
 from fa_registry.training.user_model import observed_look
 
-OURS = ("fidelity", "gain")  # what the published code does not know
+OURS = ("fidelity", "gain")  # diagnostics that the published code does not have
 PUBLISHED = ("g_norm", "h_norm")
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """Return what one batch shows, one vector a sample and site. Arguments and errors are those of observed_look."""
+    """Return the Observation of one batch; arguments and errors are those of observed_look."""
     return observed_look(network, x, y, subject, double).observation(None)
 
 
 def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
-    """Return what one batch shows, and why the model's backward pass is not its gradient; empty where it is."""
+    """Return the Observation of one batch, and why the backward pass is not the gradient, or ""."""
     seen = observed_look(network, x, y, subject)
     seen, check = reference.checked(network, x, y, seen)
     observation = seen.observation(None)
@@ -39,19 +39,20 @@ def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Obs
 
 
 def _lower_median(norms: SiteBySample) -> SiteBySample:
-    """(sites, samples) → (sites, 1); nan where a sample is.
+    """Return the lower median over samples, (sites, samples) → (sites, 1); nan if a sample is nan.
 
-    Of four samples the second, where NumPy's median lies between the second and third: tests/api/test_fa_protocol.py.
+    For four samples it is the second, while NumPy's median is between the second and third: tests/api/test_fa_protocol.py.
     """
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
-    """Return the metrics of one batch, and further `scalars`. g_norm_mean_ce is of the mean loss over *this* batch, as published.
+    """Return the metrics of one batch, and further `scalars`.
 
-    objection: why nothing that rests on the gradient has a value, as `checked` returns it.
+    g_norm_mean_ce belongs to the mean loss over *this* batch, as published. `objection` is the reason, from `checked`, why no
+    metric that uses the gradient has a value.
     """
-    # what the diagnostics of norms look at, as of one sample: the lower median over the samples there were
+    # the input of the norm diagnostics, in the form of one sample: the lower median over the samples
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms),
         gradient_norms=_lower_median(observation.gradient_norms),
@@ -62,7 +63,7 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     readings: dict[str, Reading] = {}
     for name in (*OURS, *PUBLISHED):
         measures = CATALOG.get(name).measure(observation if name in OURS else median)
-        reason = objection if name != "h_norm" else ""  # the one that rests on no gradient
+        reason = objection if name != "h_norm" else ""  # the only one that uses no gradient
         sites |= {key: tuple(_withdrawn(reading, reason) for reading in row) for key, row in measures.sites.items()}
         readings |= {key: _withdrawn(reading, reason) for key, reading in measures.scalars.items()}
     sites["g_norm_mean_ce"] = tuple(
@@ -77,7 +78,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """The share of a batch that the network classifies rightly, in eval mode. No accuracy of a test set."""
+    """Return the share of a batch that the network classifies correctly in eval mode."""
     with torch.no_grad(), eval_mode(network):
         right = network(x.clone()).argmax(dim=1) == y  # a model may write into its input
     return right.double().mean().item()
@@ -88,7 +89,7 @@ def accuracy(value: float | None) -> Reading:
 
 
 def judged(measurements: Measurements, frozen_accuracy: float | None, edition: Edition) -> RunAudit:
-    """Findings and verdict of bare measurements, which belong to no run."""
+    """Return findings and verdict of measurements that belong to no run."""
     frozen = None
     if frozen_accuracy is not None:
         frozen = _record(Measurements({}, {"accuracy": accuracy(frozen_accuracy)}), "frozen")
@@ -96,7 +97,7 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
 
 
 def _record(measurements: Measurements, control: str) -> RunRecord:
-    """It needs an id: a frozen accuracy without one is taken for that of an adopted run."""
+    """Return a record with an id, because a frozen accuracy without one counts as that of an adopted run."""
     spec = RunSpec("unknown", "unknown", "unknown", seed=0, epochs=0, control=control)
     integrity = Integrity("trusted", ("not a registry run",))  # both accuracies are the caller's
     return RunRecord(control, "unknown", "", "complete", spec, measurements, {}, integrity)

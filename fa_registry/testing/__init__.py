@@ -1,14 +1,14 @@
-"""Conformance: every property that the credit contract asks of a training method, measured for any Method object.
+"""Conformance: measures every property that the credit contract requires, for any Method object.
 
     from fa_registry.testing import assert_method
-    assert_method(MyMethod())          # in one's own test suite
+    assert_method(MyMethod())          # in your test suite
     python -m fa_registry.testing dfa  # the same as a table
 
-Why a wrong sign needs a property of its own: a random feedback matrix B and its negative −B have the same distribution, so a
-method that flips the sign of its credit trains exactly as well and nothing about its runs looks odd. What it no longer obeys is
-its own equation. Two properties see that: `exact_sites_are_exact` wherever the card calls a site exact, and, for the sites
-below, `block_jacobian_gives_bp` / `output_jacobian_gives_bp`: on a linear network the theory names the one feedback state for
-which the rule *is* backpropagation, sign, order and transposition included.
+A wrong sign needs a separate property. A random feedback matrix B and its negative −B have the same distribution, so a method
+that flips the sign of its credit trains equally well and its runs look normal; but it no longer satisfies its equation. Two
+properties detect this. `exact_sites_are_exact` covers sites that the card calls exact. For the sites below,
+`block_jacobian_gives_bp` / `output_jacobian_gives_bp` use a linear network, for which the theory gives the one feedback state
+that makes the rule equal to backpropagation, including sign, order and transposition.
 """
 
 from fa_registry.testing.outcomes import PropertyResult

@@ -1,4 +1,4 @@
-"""Properties that every method has, whatever it declares. Each takes a Setting and answers with an Outcome."""
+"""Properties that every method must have. Each function takes a Setting and returns a CheckOutcome."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fa_registry.training.checkpoint import load_into, save_tensors
 from fa_registry.training.credit_check import NEARLY_BP, changed_weights
 from fa_registry.training.task import network_shape
 
-AUTOGRAD_TOLERANCE = 1e-10  # two orders of the same float64 sums
-SITE_TOLERANCE = 1e-11  # float64 rounding that a method of twenty and more passes carries along
-NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at or above this at init is BP in disguise
+AUTOGRAD_TOLERANCE = 1e-10  # the same float64 sums in two different orders
+SITE_TOLERANCE = 1e-11  # float64 rounding that a method with twenty or more passes accumulates
+NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at least this at init counts as BP
 TRAINED_STEPS = 3
 PIECES = (1, 5, SAMPLES - 6)
 
 
 class Oracle(Method):
-    """A method that is handed the true gradients: what the engine makes of them must be backpropagation."""
+    """A method whose credits are the true gradients; with it the engine must compute backpropagation."""
 
     def __init__(self, card: MethodCard, gradients: Sequence[Tensor]):
         self.card = card
@@ -43,7 +43,7 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """One credit a site, of its state's shape and type, finite, and off the graph."""
+    """Check that there is one credit per site, with its state's shape and dtype, finite, not on the graph."""
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
@@ -57,7 +57,10 @@ def credit_fits_state(setting: Setting) -> CheckOutcome:
 
 
 def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
-    """A credit of one row a sample, spread over a state's positions, sums to that row again: c/P everywhere, or c at one place."""
+    """Check that a credit of one row per sample, spread over a state's positions, sums to that row.
+
+    The spread is c/P at every position, or c at one position.
+    """
     case = setting.case()
     draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
     rows = [torch.randn(len(state), features(state), generator=draw, dtype=state.dtype) for state in states]
@@ -66,7 +69,10 @@ def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_pure(setting: Setting) -> CheckOutcome:
-    """The same inputs give the same credits bit by bit, and asking changes neither inputs, network nor feedback state."""
+    """Check that the same inputs give bit-equal credits.
+
+    Computing credits must change neither the inputs nor the network nor the feedback state.
+    """
     case = setting.case()
     inputs = case.inputs()
     kept = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
@@ -89,7 +95,10 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_reference(setting: Setting) -> CheckOutcome:
-    """Measuring hands over g_0..g_L, training does not: the credit must be the same, or Γ compares BP with itself."""
+    """Check that the credit is the same with and without the exact gradients in its inputs.
+
+    A measurement passes g_0..g_L and training does not. A credit that uses them would make Γ compare BP with itself.
+    """
     if setting.method.card.exact_sites == "all":
         return inapplicable("its credit is the reference, by its card")
     case = setting.case()
@@ -98,7 +107,7 @@ def credit_ignores_reference(setting: Setting) -> CheckOutcome:
 
 
 def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
-    """One seed gives one feedback state, two seeds two; the global generator is left alone."""
+    """Check that the seed determines the feedback state, and that the global generator is not used."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     before = torch.get_rng_state()
@@ -117,7 +126,10 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
 
 
 def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
-    """With c_l := g_l the local rule gives autograd's parameter gradients: pins the engine's sign, index and scale."""
+    """Check that with c_l := g_l the local rule gives autograd's parameter gradients.
+
+    This tests the engine's sign, index and scale.
+    """
     case = setting.case()
     logits, hidden = case.forward(case.images)
     oracle = dataclasses.replace(case, method=Oracle(setting.method.card, sum_gradients(logits, hidden, case.labels)))
@@ -125,10 +137,10 @@ def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
 
 
 def not_secretly_bp(setting: Setting) -> CheckOutcome:
-    """Where the card does not call the credit exact, neither credit nor update may be backpropagation's (cosine < 0.9).
+    """Check that neither credit nor update is backpropagation's (cosine < 0.9), except at exact sites.
 
-    A card that declares approaches_bp owns to being near it: there it must only not *be* BP (1 − 1e-6), and the theory's
-    identities say the rest.
+    A card that declares approaches_bp admits that its credit is near the gradient: then it must only not *be* BP (1 − 1e-6), and
+    identities of the theory test the rest.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("its credit is exact at every site, by its card")
@@ -140,7 +152,7 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Name → cosine with backpropagation's, of the credit and the update at every site that the card does not call exact."""
+    """Return name → cosine of credit and update with backpropagation's, at sites that are not exact."""
     inputs = case.inputs()
     own, true, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
@@ -154,7 +166,7 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
 
 
 def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
-    """out_ln and head receive the exact gradient of the mean cross entropy, whatever the credits."""
+    """Check that out_ln and head receive the exact gradient of the mean cross entropy, for any credits."""
     case = setting.case()
     own, true = (
         {name: value for name, value in gradients.items() if name.startswith("out_")}
@@ -164,7 +176,10 @@ def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
 
 
 def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
-    """c_l = g_l at every site that the card calls exact by construction. Sees a wrong sign, scale or site there."""
+    """Check that c_l = g_l at every site that the card calls exact by construction.
+
+    It detects a wrong sign, scale or site there.
+    """
     case = setting.case()
     sites = [site for site, exact in enumerate(case.exact) if exact]
     if not sites:
@@ -176,9 +191,9 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
 
 
 def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
-    """Train, save network and feedback state, load both into a stranger: its credits are bit-equal.
+    """Train, save network and feedback, load both into another case, and check for bit-equal credits.
 
-    The stranger drew its own feedback from another seed, so a matrix kept outside the feedback state shows.
+    The other case has feedback from another seed, so a matrix that is stored outside the feedback state is detected.
     """
     case, third_party = setting.case(), setting.third_party()
     case.train(TRAINED_STEPS)
@@ -191,7 +206,7 @@ def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
 
 
 def batch_size_invariance(setting: Setting) -> CheckOutcome:
-    """c_l and g_l of a sample do not depend on who else is in the batch: all at once, or in pieces."""
+    """Check that c_l and g_l of a sample do not depend on the other samples of the batch."""
     case = setting.case()
     whole = case.inputs()
     starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
@@ -203,7 +218,7 @@ def batch_size_invariance(setting: Setting) -> CheckOutcome:
 
 
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
-    """Two sets of parameter gradients, by name."""
+    """Compare two sets of parameter gradients by name."""
     return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
 
 

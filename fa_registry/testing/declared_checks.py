@@ -1,4 +1,7 @@
-"""Properties that a card may declare by name. A declared name that is not in DECLARED fails: nobody could hold it to it."""
+"""Properties that a card may declare by name.
+
+A declared name that is not in DECLARED fails, because no check exists for it.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,15 @@ RATE, DECAY, DECAY_STEPS = 0.05, 1.0, 20
 DECAY_TOLERANCE = 1e-9
 NUMBERED = re.compile(r"B_\d+")  # as methods.base.FixedMatrices names them
 MIRROR = {"mirror_rate": 0.05, "mirror_batch": 256}  # faster and less noisy than the default
-MIRROR_STEPS = 120  # six times 1/d: of the start exp(−6) is left
-NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features scatters by some 15 % about its expectation
+MIRROR_STEPS = 120  # six times 1/d: a share of exp(−6) of the start remains
+NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by about 15 % around its expectation
 
 
 def feedback_follows_sign(setting: Setting) -> CheckOutcome:
-    """sign(B) = sign(W) in every layer, at init and when training has turned some signs; |B| is one number a layer where the
-    feedback state holds no tensor that could hold magnitudes."""
+    """Check that sign(B) = sign(W) in every layer, at init and after training has changed some signs.
+
+    If the feedback state has no tensors for magnitudes, |B| must be one number per layer.
+    """
     case = setting.case()
     start = {name: weight.sign() for name, weight in _weights(case).items()}
     if wrong := _off_sign(case):
@@ -42,12 +47,12 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
         return failed(f"after {SIGN_STEPS} steps: {wrong}")
     turned = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
     if not turned:
-        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so nothing was there to follow")
-    return passed(f"{turned} signs turned within {SIGN_STEPS} steps and were followed")
+        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so nothing could be tested")
+    return passed(f"{turned} signs changed within {SIGN_STEPS} steps and B followed")
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
-    """On a network whose own weights are out^(-1/2) sign(W), credits and one step's gradients are backpropagation's."""
+    """Check that credits and gradients of one step are backpropagation's if W is out^(-1/2) sign(W)."""
     case = setting.case()
     for weight in _weights(case).values():
         weight.copy_(weight.sign() * backward_std(weight.shape))
@@ -55,7 +60,10 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Under SGD with rate η and weight decay λ on weights and feedback alike, W − B = (1 − ηλ)^t (W − B at the start)."""
+    """Check that W − B = (1 − ηλ)^t (W − B at the start) under SGD.
+
+    Weights and feedback have the same rate η and weight decay λ.
+    """
     case = setting.case()
     start = _gaps(case)
     learning = [*case.network.parameters(), *case.feedback.parameters()]
@@ -68,7 +76,7 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 
 
 def mirror_converges(setting: Setting) -> CheckOutcome:
-    """With W at rest, mirroring takes B to W within the noise of its average.
+    """Check that with fixed W, mirroring moves B to W within the noise of its average.
 
     The estimate W ξᵀξ/n has E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, and an average with rate d keeps d²Σ_k (1−d)^{2k} of it.
     """
@@ -91,7 +99,7 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
 
 
 def _mirroring(setting: Setting) -> NetworkCase:
-    """The setting's case, its feedback drawn with the options of MIRROR."""
+    """Return the setting's case with feedback drawn with the options of MIRROR."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], CLASSES)
     feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
@@ -99,7 +107,7 @@ def _mirroring(setting: Setting) -> NetworkCase:
 
 
 def gives_bp(case: NetworkCase) -> CheckOutcome:
-    """Whether the case's credits and one step's gradients are backpropagation's."""
+    """Return whether the case's credits and the gradients of one step are backpropagation's."""
     inputs = case.inputs()
     names = [f"site {site}" for site in range(len(inputs.hidden))]
     credits = within(names, case.credits(inputs), inputs.gradients, AUTOGRAD_TOLERANCE)
@@ -107,24 +115,27 @@ def gives_bp(case: NetworkCase) -> CheckOutcome:
 
 
 def _off_sign(case: NetworkCase) -> str:
-    """The first layer whose B has another sign than W somewhere, or two magnitudes and no state for them; empty if none."""
+    """Return a description of the first layer whose B violates the rule, or "".
+
+    B violates the rule if a sign differs from that of W, or if |B| varies although the feedback state has no tensors.
+    """
     matrices = case.method.backward_weights(case.feedback, case.network)
     for name, weight in _weights(case).items():
         matrix = matrices[name]
         if other := int((matrix.sign() != weight.sign()).sum()):
-            return f"{other} of {weight.numel()} entries of {name} have another sign than the weight"
+            return f"{other} of {weight.numel()} entries of {name} do not have the sign of the weight"
         if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
             return f"|B| of {name} is not one number"
     return ""
 
 
 def _weights(case: NetworkCase) -> dict[str, Tensor]:
-    """W of every layer that B stands in for: the network's own tensors, detached."""
+    """Return W of every layer that B replaces: the network's tensors, detached."""
     return layer_weights(case.network, case.feedback.layers)
 
 
 def _gaps(case: NetworkCase) -> dict[str, Tensor]:
-    """W − B of every layer."""
+    """Return W − B of every layer."""
     matrices = case.method.backward_weights(case.feedback, case.network)
     return {name: weight - matrices[name] for name, weight in _weights(case).items()}
 
@@ -134,7 +145,7 @@ def _squares(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def _square(tensor: Tensor) -> float:
-    """The squared Frobenius norm."""
+    """Return the squared Frobenius norm."""
     return tensor.square().sum().item()
 
 
@@ -143,7 +154,7 @@ NEAR = 0.5
 
 
 def exact(setting: Setting) -> CheckOutcome:
-    """c_l = g_l at every site."""
+    """Check that c_l = g_l at every site."""
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
@@ -151,11 +162,11 @@ def exact(setting: Setting) -> CheckOutcome:
 
 
 def feedback_fixed(setting: Setting) -> CheckOutcome:
-    """The digest of the feedback state is the same after a few training steps."""
+    """Check that a few training steps do not change the digest of the feedback state."""
     case = setting.case()
     state = case.feedback.state_dict()
     if not state:
-        return failed("declared, but the feedback state holds no tensor")
+        return failed("declared, but the feedback state has no tensor")
     before = {name: tensors_digest(value) for name, value in state.items()}
     case.train(TRAINED_STEPS)
     changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != before[name]]
@@ -167,9 +178,9 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
 
 
 def approaches_bp(setting: Setting) -> CheckOutcome:
-    """At init the highest credit that is not exact has a cosine above 0.5 with the gradient, and no credit below points against it.
+    """Check that at init the highest non-exact credit has a cosine above 0.5 with the gradient.
 
-    Below the highest site the rule's own deviations multiply, so no common limit holds there.
+    All other cosines must be positive. Below the highest site the deviations of the rule multiply, so no common limit is possible.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
     figure = f"cosines with the gradient from site 0 up: {', '.join(f'{value:.2f}' for value in cosines)}"
@@ -177,16 +188,16 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """On a linear network, with every B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}), the credit is exact at every site 0..L."""
+    """Check that with B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}) the credit of a linear network is exact."""
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 
 
 def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), the credit is exact at every site that has a matrix.
+    """Check that on a linear network with B_l := (∂z/∂h_l)ᵀ (D_l, C) the credit is exact.
 
-    A method of this family has B_01, B_02, … either one a site 0..L, or one a block: then the embedding shares that of block 1,
-    and site 0 is left out.
+    This applies to every site with a matrix. Such a method has B_01, B_02, …, either one per site 0..L or one per block. With one
+    per block, the embedding shares that of block 1 and site 0 is not checked.
     """
     case, jacobians, outputs = linear_case(setting)
     matrices = [output.T for output in outputs]
@@ -196,7 +207,7 @@ def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
-    """With every layer's B := W (dx = dy W), credits and one step's gradients are backpropagation's."""
+    """Check that with B := W (dx = dy W) credits and gradients of one step are backpropagation's."""
     case = setting.case()
     weights = layer_weights(case.network, case.feedback.layers)
     case.feedback.load_state_dict({key(name): weight for name, weight in weights.items()}, strict=False)
@@ -204,14 +215,14 @@ def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
-    """The case's credits once its feedback state has B_01, B_02, … = matrices, against the exact gradients."""
+    """Compare the case's credits with B_01, B_02, … = matrices with the exact gradients."""
     given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
     if (drawn := _drawn_matrices(case)) != sorted(given):
         return failed(
-            f"expected matrices in the feedback state called {', '.join(given)}, as FixedMatrices has them, found "
+            f"expected matrices named {', '.join(given)} in the feedback state, as FixedMatrices names them, found "
             f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
         )
-    case.feedback.load_state_dict(given, strict=False)  # an option may stand there too
+    case.feedback.load_state_dict(given, strict=False)  # the state may also contain options
     inputs = case.inputs()
     sites = range(first_site, len(inputs.hidden))
     credits = case.credits(inputs)
@@ -225,7 +236,7 @@ def _drawn_matrices(case: NetworkCase) -> list[str]:
     return sorted(name for name in case.feedback.state_dict() if NUMBERED.fullmatch(name))
 
 
-# Descent on the energy contracts by 1 − η λ_min a step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 is left.
+# Descent on the energy contracts by 1 − η λ_min per step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 remains.
 GENTLE = {"w2_std": 0.05, "num_blocks": 2}
 NOT_GENTLE = "without skips, LayerNorm divides by the spread of a small branch: no weights make these blocks gentle"
 RELAXED: dict[str, Scalar] = {"steps": 500, "step_size": 0.2}
@@ -235,10 +246,11 @@ NUDGED_SAMPLES = 8
 
 
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
-    """As β → 0 with the states at rest, −ε_l/β → g_l at every site, ε_l those of the nudged states: the s_l that the method moves
-    to, or h_l − β c_l where it moves none. Where it does, c_l → g_l too.
+    """Check that −ε_l/β → g_l at every site as β → 0, with relaxed states.
 
-    Sees a wrong sign, factor or site of a credit that is a displacement, although that is not itself the gradient.
+    ε_l are the errors of the nudged states: the s_l of the method, or h_l − β c_l if the method returns no states. If it returns
+    states, c_l → g_l must also hold. The check detects a wrong sign, factor or site of a credit that is a displacement, although
+    a displacement is not the gradient.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -251,7 +263,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
-    """With fixed predictions, step size 1 and L+1 steps, c_l = g_l at every site."""
+    """Check that c_l = g_l at every site with fixed predictions, step size 1 and L+1 steps."""
     case = setting.case()
     case = _with_options(setting, case, {"fixed_prediction": True, "step_size": 1.0, "steps": case.blocks + 1})
     inputs = case.inputs()
@@ -260,7 +272,7 @@ def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def _prediction_error_gap(setting: Setting, nudge: float) -> float:
-    """Largest relative error of −ε_l/β, and of c_l where states are moved, against g_l over the sites."""
+    """Return the largest relative error of −ε_l/β from g_l over the sites; includes c_l if states move."""
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
     with eval_mode(case.network):
@@ -274,7 +286,7 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
 
 
 def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """ε_0..ε_L of these states: each against what the state below predicts of it."""
+    """Return ε_0..ε_L of these states: the difference of each from the prediction of the state below."""
     network, errors = case.network, [states[0] - inputs.hidden[0]]
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
@@ -283,7 +295,7 @@ def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> li
 
 
 def _gentle(setting: Setting) -> Setting | None:
-    """The same architecture with small second weights and at most two blocks; None where a variant has no skips to leave."""
+    """Return the same setting with small second weights and at most two blocks; None without skips."""
     if not setting.options.get("residual", True):
         return None
     known = setting.architecture.card.options
@@ -292,7 +304,7 @@ def _gentle(setting: Setting) -> Setting | None:
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
-    """The case with a feedback state drawn at the setting's options but for `changes`."""
+    """Return the case with a feedback state drawn with the setting's options and `changes`."""
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
     return dataclasses.replace(case, feedback=feedback.double())
@@ -302,14 +314,17 @@ SHAKE = 0.5
 
 
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
-    """Other logits, the same labels: embedding and blocks get the same update bit for bit, and the head another one."""
+    """Check that other logits with the same labels leave the updates of embedding and blocks bit-equal.
+
+    The head's update must change.
+    """
     case = setting.case()
     before = case.step()
     shake(case.network.out_head, setting.seed)
     after = case.step()
     heads = [name for name in before if name.startswith("out_head.")]
     if any(torch.equal(before[name], after[name]) for name in heads):
-        return failed("the head's own update stayed the same under other weights: nothing was tested")
+        return failed("the head's update stayed the same under other weights: nothing was tested")
     changed = [name for name in before if not name.startswith("out_") and not torch.equal(before[name], after[name])]
     if changed:
         worst = max(relative_error(after[name], before[name]) for name in changed)
@@ -318,10 +333,10 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
-    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), c_l = ∂(Σ_i z_{i,y_i})/∂h_l at every site 1..L.
+    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L on a linear network.
 
-    Site 0 is left out, as in output_jacobian_gives_bp. Sees a wrong sign, site or transposition, which training never shows: B and
-    −B are equally likely.
+    The feedback is B_l := (∂z/∂h_l)ᵀ (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check detects a wrong
+    sign, site or transposition, which training never shows because B and −B are equally likely.
     """
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
@@ -333,9 +348,10 @@ def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
 
 
 def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
-    """On a linear network with embedding E, F := −E⁺ (∂z/∂h_0)ᵀ makes c_0 = g_0; above, c_l = (∂h_l/∂h_{l−1}) c_{l−1}.
+    """Check that on a linear network with embedding E, F := −E⁺ (∂z/∂h_0)ᵀ gives c_0 = g_0.
 
-    Sees a wrong sign (F and −F are equally likely, so training does not show it), a wrong site and a wrong pass.
+    At the sites above, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign (F and −F are equally likely, so training
+    does not show it), a wrong site and a wrong pass.
     """
     case, jacobians, outputs = linear_case(setting)
     embedding = case.network.embed[1].weight.detach()  # (hidden, inputs)
@@ -350,12 +366,15 @@ def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
-    """The error given, c_l depends on nothing above site l: other weights in the head and blocks l+1..L leave it bit-equal."""
+    """Check that c_l, for a given error, does not depend on weights above site l.
+
+    Other weights in the head and blocks l+1..L must leave it bit-equal.
+    """
     case = setting.case()
     inputs = case.inputs()
     before = case.credits(inputs)
     above = [*case.network.blocks, case.network.out_head]
-    for site in range(case.blocks, -1, -1):  # from the top down, so that each turn adds the next block below
+    for site in range(case.blocks, -1, -1):  # from the top down, so that each iteration adds the next block below
         shake(above[site], setting.seed)
         hidden = [state.detach() for state in case.network.hidden(case.images)]  # unchanged up to this site
         after = case.credits(dataclasses.replace(inputs, hidden=hidden))
@@ -378,12 +397,15 @@ FALL = 0.9  # of the loss before
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """On one batch and with the network at rest, the feedback's own loss falls by a tenth and more under the default recipe."""
+    """Check that the feedback's loss falls by at least a tenth under the default recipe.
+
+    One batch is used and the network does not change.
+    """
     case = setting.case()
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]
     if not learning:
-        return failed("declared, but the feedback state holds no parameter that learns")
+        return failed("declared, but the feedback state has no parameter that learns")
     optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
     first = _feedback_loss(case, inputs, setting)
     loss, share, taken = first, 1.0, 0
@@ -396,12 +418,12 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
                 case.method.update_feedback(case.feedback, dataclasses.replace(inputs, progress=1.0))
         loss, taken = _feedback_loss(case, inputs, setting), taken + 1
         share = (loss / first).item()
-    figure = f"its loss is {share:.2f} of what it was after {taken} steps, expected below {FALL} after {STEPS} at most"
+    figure = f"after {taken} steps its loss is {share:.2f} of the first, expected below {FALL} within {STEPS} steps"
     return passed(figure) if share < FALL else failed(figure)
 
 
 def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
-    """The feedback's loss on these inputs, with the same draws every time."""
+    """Return the feedback's loss on these inputs, with the same draws every time."""
     seen = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
     with frozen_weights(case.network):
         return case.method.feedback_loss(case.feedback, seen)

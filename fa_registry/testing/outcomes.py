@@ -1,4 +1,4 @@
-"""What a property check answers, and the two figures all of them are made of: relative error and cosine."""
+"""Results of property checks, and the two metrics that the checks use: relative error and cosine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ OUTCOMES = ("pass", "fail", "not_applicable")
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """One property on one case. outcome: pass, fail or not_applicable. detail: the figure, or what is wrong."""
+    """Result of one property on one case.
+
+    Args:
+        outcome: pass, fail or not_applicable.
+        detail: the measured value, or the problem.
+    """
 
     outcome: str
     detail: str
@@ -23,7 +28,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """One property over all cases; detail names the case and its seed where one fails."""
+    """Result of one property over all cases; if it fails, `detail` names the case and its seed."""
 
     property: str
     outcome: str
@@ -45,7 +50,10 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Whether each tensor observed is its expected one, to `tolerance` relative to the expected one's largest entry."""
+    """Return whether each observed tensor equals its expected tensor within a relative tolerance.
+
+    `tolerance` is relative to the largest entry of the expected tensor.
+    """
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
     figure = f"relative error {errors[worst]:.1e} at {worst}, allowed {tolerance:.0e}"
@@ -53,7 +61,10 @@ def within(
 
 
 def relative_error(observed: Tensor, expected: Tensor) -> float:
-    """max|observed − expected| / max|expected|; infinite when shapes differ or anything is nan, absolute when expected is zero."""
+    """Return max|observed − expected| / max|expected|.
+
+    It is infinite if shapes differ or a value is nan, and the absolute error if `expected` is zero.
+    """
     if observed.shape != expected.shape:
         return float("inf")
     difference, scale = (observed - expected).abs().max().item(), expected.abs().max().item()
@@ -62,7 +73,7 @@ def relative_error(observed: Tensor, expected: Tensor) -> float:
 
 
 def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Cosine of two lists of tensors read as one long vector each; nan where one is zero."""
+    """Return the cosine of two lists of tensors, each concatenated into one vector; nan if one is zero."""
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
 

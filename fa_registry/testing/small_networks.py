@@ -1,6 +1,7 @@
-"""Cases: small networks of every architecture, in float64, on a batch drawn from the seed. All checks run on these.
+"""Test cases of all checks: small float64 networks of every architecture, with a batch of data.
 
-On a linear residual network the theory names the feedback state for which a rule *is* backpropagation.
+The batch is drawn from the seed. For a linear residual network the theory gives the feedback state for which a rule *is*
+backpropagation.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from fa_registry.training.task import network_shape
 IMAGE_SHAPE = (3, 8, 8)
 CLASSES = 5
 SAMPLES = 64
-DEPTHS = (1,)  # beside the base of three: at one hidden block FA and DFA must agree
-# Wide second weights: at the default 0.01 every branch is nearly zero, all sites look alike and an index error hides.
+DEPTHS = (1,)  # in addition to the base of three: with one hidden block FA and DFA must agree
+# Large second weights: at the default 0.01 every branch is nearly zero, all sites are similar and an index error is hidden.
 SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "width": 8, "num_blocks": 3, "w2_std": 0.5, "learn": True}
 
 Gradients = dict[str, Tensor]
@@ -35,7 +36,10 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """A method beside one network and one batch: images (samples, *IMAGE_SHAPE), labels (samples,), everything float64."""
+    """A method with one network and one batch, all in float64.
+
+    Images are (samples, *IMAGE_SHAPE), labels (samples,).
+    """
 
     method: Method
     network: Network
@@ -49,11 +53,14 @@ class NetworkCase:
 
     @property
     def exact(self) -> list[bool]:
-        """Per site, whether the card calls its credit exact."""
+        """Return per site whether the card calls its credit exact."""
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
-        """What a method is told of `count` samples (all) in eval mode; while measuring, the exact gradients are among it."""
+        """Return a method's inputs for `count` samples (default: all) in eval mode.
+
+        If `measuring`, they include the exact gradients.
+        """
         images, labels = self.images[start:][:count], self.labels[start:][:count]
         with eval_mode(self.network):
             logits, hidden = self.forward(images)
@@ -72,7 +79,10 @@ class NetworkCase:
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Logits and h_0..h_L on one graph; the images are its leaf, as an embedding may have no weights (mlp)."""
+        """Return logits and h_0..h_L on one graph.
+
+        The images are its leaf, because an embedding may have no weights (mlp).
+        """
         return self.network(images.detach().clone().requires_grad_(), return_hidden=True)
 
     def credits(self, inputs: CreditInputs) -> list[Tensor]:
@@ -82,7 +92,7 @@ class NetworkCase:
         return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
     def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
-        """Fill every .grad as the training loop does; returns parameter name → gradient."""
+        """Fill every .grad as the training loop does, and return parameter name → gradient."""
         self._run(penalty, credit_norm)
         return {name: parameter.grad.clone() for name, parameter in self.network.named_parameters()}
 
@@ -96,13 +106,13 @@ class NetworkCase:
         )
 
     def true_step(self) -> Gradients:
-        """Parameter name → gradient of the mean cross entropy by plain autograd, in the mode the network trains in."""
+        """Return parameter name → gradient of the mean cross entropy by plain autograd, in training mode."""
         loss = nn.functional.cross_entropy(self.network(self.images), self.labels)
         parameters = dict(self.network.named_parameters())
         return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
     def train(self, steps: int) -> None:
-        """A few AdamW steps on the case's batch, by the default recipe; a learning feedback learns along."""
+        """Run `steps` AdamW steps on the case's batch by the default recipe; learned feedback is updated too."""
         recipe, draw = Recipe(), generator(0, "method")
         learning = [
             *self.network.parameters(),
@@ -117,16 +127,16 @@ class NetworkCase:
 
 
 def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
-    """g_l = ∂(Σ_i ℓ_i)/∂h_l by autograd on the uncut network: the definition, written out."""
+    """Return g_l = ∂(Σ_i ℓ_i)/∂h_l by autograd on the whole network, directly from the definition."""
     loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
     return list(torch.autograd.grad(loss, hidden))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method on one architecture with these options: makes cases, the same ones every time.
+    """A method on one architecture with these options; it creates the same cases every time.
 
-    method_options: what differs from the defaults of the method's card.
+    `method_options` contains only differences from the defaults of the method's card.
     """
 
     method: Method
@@ -142,11 +152,11 @@ class Setting:
         return f"{form}{self.architecture.card.name}({written}), seed {self.seed}"
 
     def case(self) -> NetworkCase:
-        """A fresh case with weights, feedback state and batch of the seed."""
+        """Return a fresh case with weights, feedback state and batch of the seed."""
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """The same batch, but weights and feedback state of another seed: what it has in common with `case` was handed over."""
+        """Return a case with the same batch, but with weights and feedback state of another seed."""
         return self._draw(self.seed + 1)
 
     def _draw(self, seed: int) -> NetworkCase:
@@ -160,26 +170,26 @@ class Setting:
 def draw_feedback(
     method: Method, shape: NetworkShape, seed: int, changes: Mapping[str, Scalar] | None = None
 ) -> nn.Module:
-    """The method's feedback state at its default options, but for `changes`."""
+    """Return the method's feedback state with its default options and `changes`."""
     options = {name: option.default for name, option in method.card.options.items()}
     return method.feedback(shape, {**options, **(changes or {})}, generator(seed, "feedback"))
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Options that make another rule of a method: of an option that is a choice of words, every word that is not its default."""
+    """Yield options that select another rule of the method: each non-default choice of an option."""
     for name, option in method.card.options.items():
         yield from ({name: word} for word in option.choices if word != option.default)
 
 
 def batch(seed: int, samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
-    """Standard normal images in float64 and uniform labels."""
+    """Return standard normal images in float64 and uniform labels."""
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
     images = torch.randn(samples, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
     return images, torch.randint(CLASSES, (samples,), generator=stream)
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
-    """Small options of an architecture: a base, other depths, and every flag flipped once."""
+    """Yield small options of an architecture: a base, other depths, and every flag flipped once."""
     options = architecture.card.options
     base = {name: value for name, value in SMALL.items() if name in options}
     yield base
@@ -190,7 +200,7 @@ def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
 
 
 def cannot_build(architecture: Architecture) -> str:
-    """Why the architecture cannot be built in the suite's small sizes, on its images; empty where it can."""
+    """Return why the architecture cannot be built with the suite's small sizes and images, or ""."""
     try:
         for options in variants(architecture):
             architecture.build(architecture.resolve(options), IMAGE_SHAPE, CLASSES, generator(0, "init"))
@@ -200,7 +210,7 @@ def cannot_build(architecture: Architecture) -> str:
 
 
 def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) -> list[Architecture]:
-    """The architectures asked for; if none were, all those of the catalog that the method's card supports."""
+    """Return the requested architectures, by default all in the catalog that the method's card supports."""
     if wanted is None:
         allowed = method.card.architectures
         wanted = [name for name in architectures.CATALOG.members() if "any" in allowed or name in allowed]
@@ -211,10 +221,13 @@ WIDTH, DEPTH = 8, 3
 
 
 def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tensor]]:
-    """A linear residual network without LayerNorm, the Jacobian of each block, and that of the logits at sites 1..L."""
+    """Return a linear residual network without LayerNorm, and Jacobians.
+
+    The second value contains the Jacobian of each block, the third that of the logits at sites 1..L.
+    """
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]
-    flatten = nn.Flatten(2 if _has_positions(setting) else 1)  # one token a channel, or one vector
+    flatten = nn.Flatten(2 if _has_positions(setting) else 1)  # one token per channel, or one vector
     embed = nn.Sequential(flatten, _layer(math.prod(IMAGE_SHAPE[flatten.start_dim - 1 :]), WIDTH, stream))
     network = Network(embed, blocks, out_ln=None, out_head=_layer(WIDTH, CLASSES, stream), pool=mean_over_positions)
     jacobians = [torch.eye(WIDTH, dtype=torch.float64) + block.weight.detach() for block in blocks]
@@ -234,7 +247,7 @@ def _has_positions(setting: Setting) -> bool:
 
 
 def _layer(features_in: int, features_out: int, stream: torch.Generator) -> nn.Linear:
-    """A float64 Linear drawn from `stream`, not from the global generator."""
+    """Return a float64 Linear drawn from `stream`, not from the global generator."""
     layer = undrawn(nn.Linear, features_in, features_out, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.normal_(0.0, features_in**-0.5, generator=stream)

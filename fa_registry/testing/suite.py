@@ -1,4 +1,4 @@
-"""check_method and assert_method: all properties over all cases."""
+"""check_method and assert_method: measure all properties over all cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
-    """One step's gradients are autograd's of the objective as it is written, with and without penalty, for both norms."""
+    """Check that the gradients of one step are autograd's for the written objective.
+
+    It is checked with and without penalty, for both credit norms.
+    """
     case = setting.case()
     outcome = CheckOutcome("pass", "")
     for penalty in PENALTIES:
@@ -40,14 +43,14 @@ def objective_gradient(setting: Setting) -> CheckOutcome:
 
 
 def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gradients:
-    """Parameter name → gradient of the case's whole objective."""
+    """Return parameter name → gradient of the case's whole objective."""
     loss = _exact_objective(case, penalty) if case.method.end_to_end else _local_objective(case, penalty, credit_norm)
     parameters = dict(case.network.named_parameters())
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
 
 def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
-    """mean CE + λ Σ_l mean_i ||f_l||² on the uncut graph."""
+    """Return mean CE + λ Σ_l mean_i ||f_l||² on the whole graph."""
     state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
     for block in case.network.blocks:
         branch = block(state)
@@ -57,7 +60,7 @@ def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
-    """Σ_l J_l + mean CE(head(sg h_L)), cut at every site; the credits are those the method gives in this pass."""
+    """Return Σ_l J_l + mean CE(head(sg h_L)), cut at every site, with the method's credits of this pass."""
     replaces = isinstance(case.method, UsesBackwardWeights)
     matrices = case.method.backward_weights(case.feedback, case.network) if replaces else {}
     states, branches = [case.network.embed(case.images)], []
@@ -81,9 +84,9 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
     )
     held = (
         len(case.labels) if case.method.card.credit_scale == "mean" else 1
-    )  # the source has c/held where c is handed over here
+    )  # the source normalises c/held where the method here returns c
     credits, places = credits_and_states_of(case.method, case.feedback, inputs)
-    driven = branches  # by the credits; the penalty is of the forward pass's
+    driven = branches  # by the credits; the penalty uses the branches of the forward pass
     if places is not inputs.hidden:
         driven = [block(place.detach()) for block, place in zip(case.network.blocks, places[:-1], strict=True)]
     pairs = zip([states[0], *driven], (_norm(credit, credit_norm, held) for credit in credits), strict=True)
@@ -92,7 +95,7 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
-    """norm(c/held), as the source has it; c itself for "none"."""
+    """Return norm(c/held), as in the source; c itself for "none"."""
     if kind == "none":
         return credit
     published, features = credit / held, tuple(range(1, credit.dim()))
@@ -100,12 +103,12 @@ def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
 
 
 def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
-    """mean_i <value_i, credit_i> over features and positions."""
+    """Return mean_i <value_i, credit_i> over features and positions."""
     return (value * credit).flatten(1).sum(dim=1).mean()
 
 
 def _mean_square(branch: Tensor) -> Tensor:
-    """mean_i ||f_i||²."""
+    """Return mean_i ||f_i||²."""
     return branch.pow(2).flatten(1).sum(dim=1).mean()
 
 
@@ -133,13 +136,23 @@ def check_method(
     seed: int = 0,
     options: Mapping[str, Scalar] | None = None,
 ) -> list[PropertyResult]:
-    """Measure every property of a method: first those all methods have, then those of credit.md §5 that a card may declare.
+    """Measure every property of a method.
 
-    method: a name of the catalog, or any Method object. architectures: names or Architecture objects; if none are given, all of
-    the catalog that the card supports. options: of the method, by name; the rest are its defaults, and where one of those is a
-    choice of words, each of them is measured on each architecture. Every network is small, in float64, and drawn from `seed`,
-    which a failure prints.
-    Returns one PropertyResult a property: pass, fail or not_applicable, with the figure. Raises UnknownName for an unknown name.
+    The properties of all methods come first, then those of credit.md §5 that a card may declare. Every network is small and in
+    float64.
+
+    Args:
+        method: a catalog name, or any Method object.
+        architectures: names or Architecture objects; by default all in the catalog that the card supports.
+        seed: the seed of all networks; a failure prints it.
+        options: options of the method, by name. The others have their defaults; if one of these has choices, each choice is
+            measured on each architecture.
+
+    Returns:
+        One PropertyResult per property: pass, fail or not_applicable, with the measured value.
+
+    Raises:
+        UnknownName: a name is not in the catalog.
     """
     subject, given = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
     settings = []
@@ -167,7 +180,10 @@ def check_method(
 def assert_method(
     method: str | Method, architectures: Sequence[str | Architecture] | None = None, seed: int = 0
 ) -> None:
-    """check_method, raising AssertionError that names every failed property with its figures, case and seed."""
+    """Run check_method and raise AssertionError if a property fails.
+
+    The error names every failed property with its values, case and seed.
+    """
     failures = [result for result in check_method(method, architectures, seed) if result.outcome == "fail"]
     if failures:
         name = method if isinstance(method, str) else method.card.name
@@ -176,7 +192,7 @@ def assert_method(
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """The first failure, else the last pass, else why it does not apply."""
+    """Return the first failure, else the last pass, else why the property does not apply."""
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)
@@ -189,7 +205,7 @@ def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> Propert
 
 
 def _measure(check: Check, setting: Setting) -> CheckOutcome:
-    """The check's outcome; an exception of somebody else's method is a failure of that property, not of the suite."""
+    """Return the check's outcome; an exception of a third-party method fails only this property."""
     try:
         return check(setting)
     except Exception as error:

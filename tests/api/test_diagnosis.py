@@ -73,9 +73,9 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
     cosines = [(left @ right).item() for left, right in itertools.combinations(units, 2)]
     assert report.stability_layer == DEPTH // 2
     assert report.cross_batch_stability == pytest.approx(sum(cosines) / len(cosines), abs=1e-5)
-    few = [remark for remark in report.remarks if "the published figure is over 8" in remark]
+    few = [remark for remark in report.remarks if "the published value is over 8" in remark]
     assert few == (
-        [] if count == 8 else [f"cross_batch_stability is over {count} batches; the published figure is over 8"]
+        [] if count == 8 else [f"cross_batch_stability is over {count} batches; the published value is over 8"]
     )
 
 
@@ -156,7 +156,7 @@ def test_an_infinite_state_is_na_everywhere_with_the_reason():
 def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
     sorted_batches = [(x, torch.full_like(y, index % 2)) for index, (x, y) in enumerate(batches(3))]
     report = fa_registry.diagnose(build(), sorted_batches)
-    assert "batches of one class alone: 0, 1, 2; shuffle, or batches differ by class" in report.remarks
+    assert "batches with only one class: 0, 1, 2; shuffle, or batches differ by class" in report.remarks
     with pytest.warns(
         fa_registry.EvidenceWarning, match="diagnose: eval_batches: labels of only one class, 0"
     ) as caught:

@@ -120,7 +120,7 @@ def test_a_card_describes_what_it_only_names_by_itself():
         ({"source": ""}, "lacks: source"),
         ({"cannot_tell": "", "unit": ""}, "lacks: unit, cannot_tell"),
         ({"when": "sometimes"}, r"when \(one of epoch, final, found 'sometimes'\)"),
-        ({"needs_credit": ("other",)}, "the quantity 'other', which needs_credit names"),
+        ({"needs_credit": ("other",)}, "the metric 'other', which needs_credit names"),
     ],
 )
 def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, words):
@@ -232,7 +232,7 @@ def test_without_a_bench_what_needs_one_is_na_with_the_reason():
             measured = diagnostics.CATALOG.get(card.name).measure(observation(credits=HEALTHY))
             found = [*measured.scalars.values(), *(reading for row in measured.sites.values() for reading in row)]
             assert {reading.reason for reading in found} == {
-                "the network could only be looked at once: this needs trials on it"
+                "this needs repeated forward passes of the network, and only one pass was available"
             }, card.name
 
 
