@@ -1,4 +1,4 @@
-"""The bundle and import commands, and the verification of a bundle (an audit with its runs in one file)."""
+"""The bundle and import commands, and the verification of a bundle (one file: an audit and its runs)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True)
 class BundleResult:
-    """A bundle that was written: its path, SHA-256, number of runs, size in bytes, and whether it is signed."""
+    """A bundle that was written: path, SHA-256, number of runs, size in bytes, and whether it is signed."""
 
     path: Path
     sha256: str

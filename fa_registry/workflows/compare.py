@@ -1,4 +1,4 @@
-"""The compare command: compare methods or runs, judged by the same rules, on the terminal and as a page."""
+"""The compare command: methods or runs, judged by the same rules, on the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -247,10 +247,10 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(shown: Sequence[Group]) -> list[str]:
-    """Return one run id per column, all of the first seed that all columns share, else each column's first.
+    """Return one run id per column, all of the first seed that all columns share.
 
-    MLflow's page has one column per run and ignores seeds. With runs of the same seed, it shows only differences
-    between the compared methods.
+    Without a shared seed it is the first run of each column. MLflow's page has one column per run and ignores seeds.
+    With runs of the same seed, it shows only differences between the compared methods.
     """
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)

@@ -147,7 +147,7 @@ def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
     refused = trained("audit", "--run", "zz", "--out", "one")
     assert (
         refused.exit_code == 2
-        and "run 'zz': no run's id begins so; `fa-registry list runs` lists them" in refused.stderr
+        and "run 'zz': no run's id begins like this; `fa-registry list runs` lists them" in refused.stderr
     )
 
 
@@ -224,7 +224,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
         (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
-        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins so"),
+        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins like this"),
         (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
     ],
 )

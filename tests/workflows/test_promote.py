@@ -371,7 +371,7 @@ def test_the_run_of_a_study(judged):
 
 def test_a_run_that_is_not_there(judged):
     result = CliRunner().invoke(main, ["promote", "0123abcd", "--store", judged.store])
-    assert result.exit_code == 2 and "no run's id begins so" in result.stderr
+    assert result.exit_code == 2 and "no run's id begins like this" in result.stderr
 
 
 def test_a_run_that_was_never_audited(judged):

@@ -39,7 +39,7 @@ def test_runs_are_chosen_in_one_way(given):
 def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained):
     tracker, run = MlflowTracker(), run_of("dfa")
     assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
-    with pytest.raises(UsageError, match="runs begin so"):
+    with pytest.raises(UsageError, match="runs begin like this"):
         expand_run_id(tracker, "")
 
 
