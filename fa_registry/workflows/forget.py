@@ -77,17 +77,17 @@ def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
 def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:
     kind = run.tags.get(schema.TAG_KIND, "")
     if run.deleted:
-        yield "expected a run of the store, found one that is in MLflow's bin already"
+        yield "expected a run of the store, found one that is already in MLflow's bin"
     elif kind == "audit":
         yield "expected a training run, found an audit: verdicts, bundles and promoted models refer to it"
     elif not kind:
         yield (
             "expected a run of fa_registry, found one without the tag fa.kind; "
-            f"`mlflow runs delete --run-id {run.run_id}` puts it into the bin"
+            f"`mlflow runs delete --run-id {run.run_id}` moves it to the bin"
         )
     elif says_running(run):
         yield (
-            f"it is at work on {host_of(run) or 'a machine that it does not name'}: stop it first. "
+            f"it is running on {host_of(run) or 'a machine that it does not name'}: stop it first. "
             "If its process is gone, `fa-registry doctor --repair` closes it"
         )
     elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):

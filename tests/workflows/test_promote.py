@@ -330,7 +330,7 @@ def test_a_fail_without_a_reason(judged):
 
 def test_a_reason_where_none_is_needed(judged):
     words = judged.refused(judged.run(), *BY_2026_11, "--despite", "to be sure")
-    assert "is WARN(D3 provisional): there is nothing to promote it despite of" in words
+    assert "is WARN(D3 provisional); --despite is not needed" in words
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
@@ -468,7 +468,7 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            assert "judged other files than it has now; judge it again" in judged.refused(changed, *BY_2026_11)
+            assert "judged other files than the run has now; judge it again" in judged.refused(changed, *BY_2026_11)
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):
