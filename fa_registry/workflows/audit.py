@@ -396,9 +396,7 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
     whole = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
-        sealed = (
-            excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags
-        )  # even if its status tag was edited
+        sealed = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if its status tag was edited
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, whole)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)

@@ -212,9 +212,7 @@ def code_check(record: RunRecord) -> Check:
         what = "adopted and measured" if record.spec.weights else "trained"
         return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
     if sealed is None:
-        text = (
-            "the release that trained it recorded no code; its plug-ins count as version 1, like today's"
-        )
+        text = "the release that trained it recorded no code; its plug-ins count as version 1, like today's"
         return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
 

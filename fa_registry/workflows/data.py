@@ -70,7 +70,9 @@ def make_ready(names: Iterable[str], root: Path | None) -> None:
         for dataset in _with_files(name).values():
             try:
                 dataset.raw(existing_root(root, dataset.package), LOG.info)
-            except IntegrityError as error:  # files of the next data set may be missing too: all problems are reported together
+            except (
+                IntegrityError
+            ) as error:  # files of the next data set may be missing too: all problems are reported together
                 problems.append(str(error))
     if problems:
         raise IntegrityError("\n".join(dict.fromkeys(problems)))
@@ -179,14 +181,21 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     failure = "the download is not what was published"
     try:
         dataset.format.download(root, card.files)
-    except (OSError, RuntimeError) as error:  # no network, no such page, a broken archive: the missing files are listed below
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # no network, no such page, a broken archive: the missing files are listed below
         failure = f"the download failed: {error}"
     problems = inspected(root, card, dataset.package)[1]
     if problems:
         packed = dataset.format.packed
         instead = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
         raise IntegrityError(
-            refusal(card, problems, f"{failure}\ndownload these files manually to the paths above{instead}, and repeat the command")
+            refusal(
+                card,
+                problems,
+                f"{failure}\ndownload these files manually to the paths above{instead}, and repeat the command",
+            )
         )
 
 

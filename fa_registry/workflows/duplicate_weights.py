@@ -239,7 +239,9 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
         return record
     text = ", ".join(_named(others))
     finding = Check(
-        FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {text}: two different specifications cannot give equal weights"
+        FINAL_WEIGHTS,
+        "differs",
+        f"the same weights, bit by bit, as {text}: two different specifications cannot give equal weights",
     )
     return _with_check(record, finding)
 

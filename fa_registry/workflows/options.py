@@ -166,7 +166,7 @@ class ReportOutput:
 
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
     """Add to `problems` what would otherwise fail only after the work is done."""
-    from fa_registry.reporting.render import output_conflicts, template_problems  # imports jinja2, which `--help` does not need
+    from fa_registry.reporting.render import output_conflicts, template_problems  # jinja2, not needed for `--help`
 
     if pages.own_templates:
         problems += template_problems(pages.own_templates)

@@ -128,7 +128,10 @@ def probe(
     device: str = "",
     budget: float = BUDGET_SECONDS,
 ) -> Probe:
-    """Time every kind of run in `specs`, with as many processes as will train at once (one per core at most)."""
+    """Time every kind of run in `specs`, with as many processes as will train at once.
+
+    There is at most one process per core.
+    """
     kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
     jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]

@@ -93,7 +93,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
     setting = report.runs[place].record.spec.setting.identity
     if report.runs[place].record.digests != read_record(tracker, run).digests:
         raise UsageError(
-            f"run {run.run_id}: audit {audit_run_id} judged other files than the run has now; judge it again: {_audit(run, edition)}"
+            f"run {run.run_id}: audit {audit_run_id} judged other files than the run has now; "
+            f"judge it again: {_audit(run, edition)}"
         )
     judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
     for other in report.opinions:
@@ -148,8 +149,8 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
     again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, but that "
-            f"edition judges the report's own metrics as {again.label}"
+            f"run {run.run_id}: its newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
+            f"but that edition judges the report's own metrics as {again.label}"
         )
 
 
@@ -224,7 +225,9 @@ def run_promote(
     # an existing version does not take back the verdict's alias, which a newer version may have now
     own = verdict_alias(deciding, bool(record.spec.weights))
     always = [ADOPTED] if record.spec.weights else []
-    taken = present and any(own in known.aliases for known in versions)  # no version has it if an earlier promotion was killed
+    taken = present and any(
+        own in known.aliases for known in versions
+    )  # no version has it if an earlier promotion was killed
     given = tuple(dict.fromkeys([*([] if taken else [own, *always]), *aliases]))
     for alias in given:
         registry.set_alias(version, alias)
@@ -405,9 +408,7 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) is {verdict.label}; --despite is not needed"
-        )
+        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --despite is not needed")
     return PromotionOverride(reason.strip(), author or _user())
 
 

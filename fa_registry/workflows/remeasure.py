@@ -168,7 +168,11 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute the runs, in groups that import the same packages. `there` recomputes one in another process."""
+    """Recompute the runs, in groups that import the same packages.
+
+    Args:
+        there: recomputes a run in another process.
+    """
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
@@ -258,7 +262,11 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
 def _with_third_party(
     tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add the metrics of third-party diagnostics to recomputed runs; `there` measures one in another process."""
+    """Add the metrics of third-party diagnostics to recomputed runs.
+
+    Args:
+        there: measures a run in another process.
+    """
     chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
     if not chosen or not diagnostics.CATALOG.third_party():
         return gathered
@@ -302,7 +310,7 @@ def _remeasured(
 def remeasure_one(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
 ) -> RemeasuredRun:
-    """Recompute one run; an error becomes its exclusion instead of being raised, so that the others continue."""
+    """Recompute one run; an error becomes its exclusion, so that the other runs continue."""
     try:
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))

@@ -1,4 +1,4 @@
-"""Choose the runs that an audit trains again to the end, and the records their replay is compared with.
+"""Choose the runs that an audit trains again to the end, and the records to compare them with.
 
 They are chosen by a nonce that no author knew in advance.
 """
@@ -138,7 +138,10 @@ def _text(reading: Reading | None) -> str:
 
 
 def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's specification from its file; None if it is unreadable (gathering the run reports it)."""
+    """Return the run's specification from its file; None if it is unreadable.
+
+    Recomputing the run reports an unreadable file.
+    """
     try:
         path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
         return read_spec(path) if path else None

@@ -47,7 +47,7 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
 
 
 def _newest(store: str, study: str) -> AuditReport:
-    from fa_registry.workflows.stores import open_tracker  # imports MLflow, which takes seconds and which a file does not need
+    from fa_registry.workflows.stores import open_tracker  # imports MLflow in seconds; a file does not need it
 
     return newest_report(open_tracker(store, create=False), study)[1]
 
@@ -159,7 +159,10 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield inconsistencies between valid records: a run twice, or an opinion that does not fit the report's runs."""
+    """Yield inconsistencies between valid records.
+
+    They are a run that occurs twice, and an opinion whose runs are not exactly the report's.
+    """
     ids = [run.record.run_id for run in report.runs]
     for twice, times in sorted(Counter(ids).items()):
         if times > 1:

@@ -58,7 +58,7 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
         elif not is_watchable(rules[code]):
             can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none of this edition"
             problems.append(
-                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or figures that "
+                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or metrics that "
                 f"are measured at the end; expected of edition {loaded.name}: {can}"
             )
     return MonitoredRules(loaded, codes)

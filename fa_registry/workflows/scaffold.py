@@ -1,4 +1,4 @@
-"""The new command: create a package with a user-supplied plug-in that runs, its entry point and its test."""
+"""The new command: create a package with a user-supplied plug-in, its entry point and its test."""
 
 from __future__ import annotations
 
@@ -45,9 +45,12 @@ class Skeleton:
 
 
 def new(kind: str, name: str, out: str = "") -> Skeleton:
-    """Write the skeleton of `kind` (one of KINDS) as `name` into a new folder of that name in `out` [here].
+    """Write the skeleton of `kind` as `name` into a new folder of that name in `out` [here].
 
     Existing files are not overwritten.
+
+    Args:
+        kind: one of KINDS.
 
     Raises:
         InvalidFields: names everything that is wrong, before anything is written.
@@ -70,7 +73,9 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
 def _unfit(kind: str, name: str) -> list[str]:
     """Return why the name cannot be used; it names a package, a module and a plug-in at once."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        return [f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"]
+        return [
+            f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
+        ]
     taken = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
     return [f"name: a {kind} {name} already exists; choose another name"] if name in taken else []
 

@@ -95,7 +95,7 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
 
 
 def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """Return the newest finished run of every current spec of the study; other runs are counted in remarks."""
+    """Return the newest finished run of every current spec of the study; remarks count the other runs."""
     study, remarks = _as_trained(tracker, chosen)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
@@ -163,7 +163,8 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
         trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_TWIN}"))
     except ValueError as error:
         raise IntegrityError(
-            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are intact, choose them by --experiment or --run"
+            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are intact, "
+            "choose them by --experiment or --run"
         ) from error
     text = trained_variant.twin.description
     return trained_variant, [
@@ -200,7 +201,9 @@ def make_exclusion(
     """
     tags = run.tags
     named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
-    reason, failure = map(without_password, (reason, failure))  # an error may contain the store's address, and pages are shared
+    reason, failure = map(
+        without_password, (reason, failure)
+    )  # an error may contain the store's address, and pages are shared
     return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
 
 
@@ -276,7 +279,7 @@ def is_hidden(run: StoredRun) -> bool:
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the spec in the run's spec.json; None if it is missing, unreadable, or not the one of the run's tag.
+    """Return the run's spec.json; None if it is missing, unreadable, or not the one of the run's tag.
 
     Another check reports why the run cannot be judged. Without the file, only the run's tags are known.
     """
@@ -354,7 +357,11 @@ Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged se
 
 
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
-    """Return the report with the store's other runs of the same settings. judged: the runs that were requested."""
+    """Return the report with the store's other runs of the same settings.
+
+    Args:
+        judged: the runs that were requested.
+    """
     choice = report.choice or SelectionSummary("")
     known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
     candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
@@ -430,7 +437,7 @@ def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:
-    """Return the runs that their parameters or tags place in a setting of the specs, without those `known`."""
+    """Return the runs whose parameters or tags match a setting of the specs, without those in `known`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for asked in dict.fromkeys(_asked_of(spec) for spec in settings):

@@ -99,6 +99,9 @@ def trash_launcher_run(command: str) -> None:
 
 
 def registry_folder(store: str) -> Path:
-    """Return the folder for files that may be lost without harm: next to a sqlite store, else in the current folder."""
+    """Return the folder for files that may be lost without harm.
+
+    It is next to a sqlite store, else in the current folder.
+    """
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"
