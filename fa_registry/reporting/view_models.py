@@ -284,7 +284,7 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class BesideRow_value:
+class NearSettingRow:
     """A run whose setting differs by at most 1 % from that of the judged method `of`, in `differs`."""
 
     run: OtherRun

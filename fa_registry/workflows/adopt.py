@@ -1,4 +1,4 @@
-"""The adopt verb: a checkpoint that was trained elsewhere becomes a run, measured here and judged like any other."""
+"""The adopt command: import a checkpoint that was trained elsewhere, measure it and log it as a run."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
-# Of a checkpoint: 16 times the network's float32 weights, as float64, averages and an optimiser's moments may need, and the rest.
+# Limit of a checkpoint: 16 times the network's float32 weights (float64, averages, optimiser's moments), plus SLACK bytes.
 MOST_COPIES, SLACK = 16, 2**28
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """adopted: False where the store already held the run. absent: why there is no Γ, empty where there is one.
+    """Result of `run_adopt`.
 
-    judge: the command that judges the run.
+    Attributes:
+        adopted: False if the store already held the run.
+        absent: why there is no Γ; empty if there is one.
+        judge: the command that judges the run.
     """
 
     run_id: str
@@ -59,11 +62,18 @@ def run_adopt(
     force: bool = False,
     strict: bool = False,
 ) -> Adoption:
-    """Measure the checkpoint and log it as one run; InvalidFields names all that is wrong before anything is written.
+    """Measure a checkpoint and log it as one run; nothing is judged.
 
-    fields: those of a run specification, as typed. feedback: file of the feedback state, if any. frozen_accuracy: of the frozen
-    control that stood beside the run elsewhere, a fraction of the test set. name: of the run [as if it were trained here].
-    strict: whether `judge` of the result names the audit that judges as the published code does; nothing is judged here.
+    Args:
+        weights: file of the checkpoint.
+        fields: the fields of a run specification, as typed.
+        feedback: file of the feedback state, if any.
+        frozen_accuracy: accuracy of the frozen control that was trained elsewhere, as a fraction of the test set.
+        name: of the run [the name that it would have if it were trained here].
+        strict: whether the command in `judge` of the result judges as the published code does.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is written.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
@@ -106,7 +116,7 @@ def _judge(run_id: str, strict: bool) -> str:
 
 
 def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
-    """What `read` returns; None, and what is wrong with it in `problems`, where it refuses."""
+    """Return the result of `read`; if it raises, add what is wrong to `problems` and return None."""
     try:
         return read()
     except InvalidFields as error:
@@ -139,29 +149,36 @@ def _never_adopted(spec: RunSpec) -> list[str]:
     problems = []
     if spec.control != "none":
         problems.append(
-            f"control: a control is trained here, not adopted; found {spec.control!r}: see --frozen-accuracy"
+            f"control: a control is trained here and cannot be adopted; found {spec.control!r}: see --frozen-accuracy"
         )
     return problems
 
 
 def _most_bytes(spec: RunSpec) -> int:
-    """Return how many bytes a checkpoint of the spec's network may have, with what training scripts save beside it."""
+    """Return the largest size in bytes of a checkpoint of the spec's network.
+
+    The limit includes the state that training scripts save with the weights.
+    """
     return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
-    """What the feedback file holds; IntegrityError when it is one of a registry and not the file its card tells of."""
+    """Return the content of the feedback file, checked against its card if it comes from a registry.
+
+    Raises:
+        IntegrityError: the file is not the one that the card describes.
+    """
     held = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return held
     stated = jsonio.read_json(card)
     if not isinstance(stated, Mapping) or "sha256" not in stated:
-        return held  # somebody else's card.json
+        return held  # a card.json that another program wrote
     digest = jsonio.file_digest(path.resolve())
     if stated["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} beside it tells of a file with SHA-256 {stated['sha256']}, found {digest}; "
+            f"{path.name}: {card.name} next to it names a file with SHA-256 {stated['sha256']}, found {digest}; "
             "the file was changed after it was recorded"
         )
     if stated.get("method") != method:
@@ -184,7 +201,10 @@ def _fraction(text: str) -> float | None:
 
 
 def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise where the run that is there was adopted with other evidence: saying "already" would drop what is given now."""
+    """Raise UsageError if the stored run was adopted with other evidence.
+
+    Returning "already adopted" would discard the evidence that is given now.
+    """
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})

@@ -1,4 +1,4 @@
-"""The analyse verb: judge many runs once, ask questions of all of them, write the answers."""
+"""The analyse command: judge many runs once, run analyses over all of them, and write the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class AnalyseResult:
-    """files: what was written, the JSON of each analysis first. exit_code: 0, or 3 where a run is not intact."""
+    """Result of `run_analyse`.
+
+    Attributes:
+        files: the written files, the JSON of each analysis first.
+        exit_code: 0, or 3 if a run is not intact.
+    """
 
     analyses: tuple[Analysis, ...]
     files: tuple[Path, ...]
@@ -42,10 +47,15 @@ def run_analyse(
     place: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
-    """Read and judge the chosen runs, answer, and write JSON, CSV and PNG to `out`. name: one analysis, or `all`.
+    """Read and judge the chosen runs, run the analyses, and write JSON, CSV and PNG to `out`.
 
-    Waivers do not apply: an analysis asks what the rules say. One edition judges.
-    Raises InvalidFields that names all that is wrong, before the store is opened.
+    Waivers do not apply, because an analysis shows what the rules find. One edition judges.
+
+    Args:
+        name: one analysis, or `all`.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before the store is opened.
     """
     problems: list[str] = []
     wanted = name.replace("_", "-")
@@ -67,12 +77,12 @@ def run_analyse(
 
 
 def names() -> list[str]:
-    """What can be asked for, as it is typed."""
+    """Return the names of all analyses, as they are typed."""
     return [name.replace("_", "-") for name in CATALOG.names()]
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:
-    """NAME.json (lossless), NAME.csv and NAME-TABLE.csv for the tables behind it, NAME.png."""
+    """Write NAME.json (lossless), NAME.csv and NAME-TABLE.csv (the tables) and NAME.png."""
     paths = [out / f"{analysis.name}.json"]
     paths[0].write_text(jsonio.pretty(analysis), encoding="utf-8")
     for index, table in enumerate(analysis.tables):

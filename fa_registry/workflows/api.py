@@ -1,18 +1,21 @@
-"""The verbs of the command line as functions: the same names, the same options, and what they find as an object.
+"""The commands of the command line as functions: same names and options; results are objects.
 
-They are `fa_registry.train`, `study`, `audit`, `compare`, `verify` and `report`. None of them prints or ends the process. What
-the command line says while it works goes to Python's `logging` as INFO of the logger `fa_registry`; every error is a
-`fa_registry.RegistryError`, whose `exit_code` is the command line's.
+They are `fa_registry.train`, `study`, `audit`, `compare`, `verify` and `report`. None of them prints or ends the
+process. The progress messages of the command line go to Python's `logging` as INFO of the logger `fa_registry`. Every
+error is a `fa_registry.RegistryError`, whose `exit_code` is the command line's.
 
-Arguments that several of them take:
-    study, experiment, run_ids: which runs; one of the three. A study is a shipped one's name, or a study.toml or its folder;
-        a run is named by its id or the id's beginning.
-    epochs, seeds, device, data, scale: instead of the study's own, when runs are trained and when they are chosen.
-    edition, thresholds: the rules to judge by [the study's], a name or a .toml; {rule: number} instead of its own.
-    jobs: how many at a time; 0: what suits the machine.
-    out, templates: folder of the pages; folder of your own templates.
-    store, data_root: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]; folder of data sets that need files.
-Where several names are taken, `"a,b"`, `["a", "b"]` and one alone are the same.
+Arguments that several functions share:
+    study, experiment, run_ids: choose the runs; give one of the three. A study is the name of a built-in one, a
+        study.toml or its folder. A run is given by its id or the first characters of the id.
+    epochs, seeds, device, data, scale: replace the study's values, when runs are trained and when they are chosen.
+    edition: the rules to judge by [the study's]: a name or a .toml file.
+    thresholds: {rule: number}, replaces thresholds of the edition.
+    jobs: number of parallel processes; 0: chosen for the machine.
+    out: folder of the pages.
+    templates: folder of your templates.
+    store: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+    data_root: folder of data sets that need files.
+An argument that accepts several names accepts `"a,b"`, `["a", "b"]` or a single name.
 """
 
 from __future__ import annotations
@@ -76,20 +79,31 @@ def train(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> TrainResult:
-    """Train one configuration and log it as one run, unless the store holds a finished run of it.
+    """Train one configuration and log it as one run, unless the store has a finished run of it.
 
-    settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
-    is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
-    experiment: for the run. checkpoint_every: epochs between kept weights, the initial ones among them [0: the last alone].
-    keep_states: how many states are kept that an audit replays the next epoch from. points: of each metric in the store's tables,
-    0: one an epoch; series.parquet has them all. force: train again.
-    keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
-    can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
-    epoch after which a run in a process of its own counts as hung and is ended, 0: never. lease: seconds without a sign of life
-    after which a run of another machine counts as left; one that another process trains is waited for.
+    Args:
+        control: none, frozen, shallow or ladder_K.
+        settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}.
+        study: study that the run is tagged as a part of.
+        stop_on: rules of `edition` that end the run when they fire.
+        experiment: experiment of the run.
+        checkpoint_every: epochs between kept weights, including the initial ones [0: only the last weights are kept].
+        keep_states: number of training states to keep; an audit replays the next epoch from each.
+        points: points per metric in the store's tables [0: one per epoch]; series.parquet always has all of them.
+        force: train again.
+        keep_trained: keep a run that other code has trained.
+        executor: name of the executor. "side_by_side" trains in this process, where a debugger can step into a rule [a
+            separate process if third-party code runs, else this process].
+        silence: seconds without an epoch after which a run in a separate process counts as hung and is ended; 0: never.
+        lease: seconds without a heartbeat after which a run of another machine counts as abandoned. A run that another
+            process trains is waited for.
 
-    Returns the run's id, its status and, where it was trained now, its headline figures.
-    Raises InvalidFields that names all that is wrong, before anything is written; RegistryError where training breaks.
+    Returns:
+        The run's id, its status and, if it was trained now, its headline metrics.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is written.
+        RegistryError: training failed.
 
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
     'complete'
@@ -134,16 +148,24 @@ def study(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult | Plan:
-    """Train every run of a study that the store does not hold yet; what another process trains meanwhile is waited for.
+    """Train every run of a study that the store does not have yet; wait for runs that others train.
 
-    name: of the study. stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
-    keep_states: instead of the study's own [0: the study's].
-    executor: who runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if all
-    code is ours]; of a cluster, `ray` or `submitit`, with its address, and what one run takes there (memory as "4GiB").
-    dry_run: train nothing and return the Plan; no_probe: which then times no step.
+    Args:
+        name: name of the study.
+        stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
+        keep_states: replaces the study's value [0: the study's].
+        executor: runs the jobs; a name in the group `fa_registry.executors` [local: one process per run; on a GPU
+            side_by_side if all code is built in]. `ray` and `submitit` use a cluster.
+        address: address of the cluster.
+        cpus_per_run, gpus_per_run, memory: resources of one run on the cluster; memory as "4GiB".
+        dry_run: train nothing and return the Plan.
+        no_probe: with dry_run, time no training step.
 
-    Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
-    Raises InvalidFields that names all that is wrong, before anything is written.
+    Returns:
+        The run ids by outcome, and the errors of failed runs, which are not raised.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is written.
 
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -197,9 +219,10 @@ def work(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult:
-    """Train what nobody else trains of a study, until nothing of it is left: one worker of any number, on any number of machines.
+    """Train the runs of a study that no other worker trains, until none is left.
 
-    Everything as for `study`, which waits for the others, and writes a run of the study's own.
+    Any number of workers may run, on any number of machines. The arguments are those of `study`, which also waits for
+    the other workers and writes the study's own run.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -254,19 +277,27 @@ def audit(
     data_root: str = "",
     store: str = "",
 ) -> AuditResult:
-    """Recompute and judge runs, write the pages, and log the audit beside its runs.
+    """Recompute and judge runs, write the pages, and log the audit in the runs' experiment.
 
-    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file that the
-    study names]. strict: judge as the published code does, FAIL if any rule fires, by edition 2026-05:strict.
-    trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
-    frozen control again to the end and takes 8 steps of the others, `all` trains every run again, a number takes so many steps of
-    every run, `off` none. nonce: repeats an audit's choice [a new random one]. factories: `package.module:function` of models of
-    others' own loops, which may be imported then.
-    executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
+    Args:
+        editions: several editions, side by side, instead of `edition`.
+        waivers: file of findings that do not count [the file that the study names].
+        strict: judge as the published code does, by edition 2026-05:strict: FAIL if any rule fires.
+        trust_logged: judge the logged metrics without recomputing them.
+        replay: `auto` retrains one run of every group and every frozen control to the end and replays 8 steps of the
+            others; `all` retrains every run; a number replays that many steps of every run; `off` replays nothing.
+        nonce: repeats the choice of an earlier audit [a new random one].
+        factories: `package.module:function` that builds the model of a user-supplied loop; only these may be imported.
+        executor, address, cpus_per_run, gpus_per_run, memory: where runs are recomputed, as for `study` [this machine].
 
-    Returns the report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
-    fails, 1: some fail, 3: incomplete or not intact).
-    Raises InvalidFields that names all that is wrong, NothingSelected where no finished run is chosen, StoreError.
+    Returns:
+        The report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
+            fails, 1: some fail, 3: incomplete or not intact).
+
+    Raises:
+        InvalidFields: names everything that is wrong.
+        NothingSelected: no finished run is chosen.
+        StoreError: the store cannot be used.
 
     >>> result = fa_registry.audit(study="digits", edition="2026-12")
     >>> {run.record.name: run.verdict.label for run in result.report.runs}
@@ -304,14 +335,22 @@ def compare(
     data_root: str = "",
     store: str = "",
 ) -> CompareResult:
-    """Put methods (all their seeds) or single runs side by side, judged alike, and write compare.html.
+    """Compare methods (all their seeds) or single runs, judged by the same rules, and write compare.html.
 
-    operands: two or more methods as an audit names them, or beginnings of run ids; looked up in the runs that are chosen, else
-    in the whole store. setting: words of a setting's name, where the methods ran in several. recompute: measure again first.
+    Args:
+        operands: two or more methods as an audit names them, or first characters of run ids. They are searched in the
+            chosen runs, else in the whole store.
+        setting: part of a setting's name, if the methods ran in several settings.
+        recompute: recompute the runs first.
 
-    Returns what the page shows (`context`: the columns, what differs, the paired differences), the page, and `exit_code` (3: a
-    run is not intact).
-    Raises InvalidFields that names all that is wrong, UsageError where the setting is ambiguous, IntegrityError, StoreError.
+    Returns:
+        The content of the page (`context`: the columns, what differs, the paired differences), the page, and
+            `exit_code` (3: a run is not intact).
+
+    Raises:
+        InvalidFields: names everything that is wrong.
+        UsageError: the setting is ambiguous.
+        IntegrityError, StoreError: a run or the store cannot be used.
 
     >>> fa_registry.compare("dfa", "bp", study="digits").page
     PosixPath('reports/compare.html')
@@ -346,13 +385,20 @@ def verify(
     key: str = "",
     store: str = "",
 ) -> list[Verification]:
-    """Recompute runs from their artifacts, check that an old audit.json matches the store, or hold a bundle against itself.
+    """Recompute runs from their artifacts, compare an audit.json with the store, or check a bundle.
 
-    report_file: the audit.json or the bundle; or a study or runs instead. key: the public key that must have signed a bundle.
-    replay, nonce, factories: as for `audit`.
+    Args:
+        report_file: the audit.json or the bundle; give a study or runs instead to recompute them.
+        key: the public key that must have signed the bundle.
+        replay, nonce, factories: as for `audit`.
 
-    Returns one outcome a run, whose `integrity.state` is verified, mismatch or unverifiable; of a report first its own.
-    Raises UsageError unless exactly one thing is asked for, InvalidFields, NothingSelected, StoreError.
+    Returns:
+        One outcome per run, whose `integrity.state` is verified, mismatch or unverifiable. For a report, its own
+            outcome comes first.
+
+    Raises:
+        UsageError: not exactly one of report_file, study and run_ids is given.
+        InvalidFields, NothingSelected, StoreError: as for `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
     True
@@ -367,12 +413,22 @@ def verify(
 def bundle(
     study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """The newest audit of a study with its runs in one file that proves itself; the same store gives the same bytes.
+    """Write the newest audit of a study and its runs into one file that proves itself.
 
-    out: the file [STUDY.fa.zip]. light: without tensors. sign: a PEM file with a private Ed25519 key. licence: an SPDX identifier.
+    The same store gives the same bytes.
 
-    Returns its `path`, `sha256`, and how many `runs` and bytes it has.
-    Raises UsageError where the study was never audited, IntegrityError where a file is not the one that was recorded.
+    Args:
+        out: the file [STUDY.fa.zip].
+        light: leave out the tensors.
+        sign: a PEM file with a private Ed25519 key.
+        licence: an SPDX identifier.
+
+    Returns:
+        Its `path`, its `sha256`, its number of `runs` and its size in bytes.
+
+    Raises:
+        UsageError: the study was never audited.
+        IntegrityError: a file is not the one that was recorded.
 
     >>> fa_registry.verify(fa_registry.bundle("digits").path)[0].integrity.state
     'verified'
@@ -383,10 +439,16 @@ def bundle(
 
 
 def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", store: str = "") -> ImportResult:
-    """Put the runs of a bundle into a store, under the same specifications and with the same sealed files; once.
+    """Import the runs of a bundle into a store, once, with the same specifications and the same files.
 
-    Returns `runs` and `present`: id in the bundle → id in the store, of those put there now, and of those that were there.
-    Raises IntegrityError where the bundle is not as it was packed, UsageError where it holds no tensors, StoreError.
+    Returns:
+        `runs` and `present`: id in the bundle → id in the store, of the runs imported now and of those that were there
+            before.
+
+    Raises:
+        IntegrityError: the bundle is not as it was packed.
+        UsageError: the bundle has no tensors.
+        StoreError: the store cannot be used.
 
     >>> fa_registry.import_bundle("digits.fa.zip").runs
     {'3f2a…': '90ab…', …}
@@ -399,13 +461,19 @@ def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", stor
 def report(
     report_file: str | Path = "", *, study: str = "", out: str = "reports", templates: str = "", store: str = ""
 ) -> list[Path]:
-    """Render the pages of an audit again: same records, same bytes.
+    """Render the pages of an audit again; the same records give the same bytes.
 
-    report_file: an audit.json [reports/audit.json]; study: its newest audit in the store instead.
+    Args:
+        report_file: an audit.json [reports/audit.json].
+        study: render the newest audit of this study in the store instead.
 
-    Returns the paths that were written.
-    Raises UsageError where there is no such file or no such audit, InvalidFields where the file is no report, IntegrityError
-    where the store holds another than was recorded.
+    Returns:
+        The paths that were written.
+
+    Raises:
+        UsageError: there is no such file or no such audit.
+        InvalidFields: the file is not a report.
+        IntegrityError: the store has another report than the one that was recorded.
 
     >>> fa_registry.report("before/audit.json", out="again")
     [PosixPath('again/index.html'), …]
@@ -416,12 +484,19 @@ def report(
 
 
 def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
-    """Put failed or mistaken runs into MLflow's bin, without asking; all of them or none.
+    """Move failed or mistaken runs into MLflow's bin without a prompt; either all of them or none.
 
-    run_ids: ids, or their first characters. An audit still lists these runs as deleted; `mlflow gc` deletes them for ever.
+    An audit still lists these runs as deleted. `mlflow gc` deletes them permanently.
 
-    Returns what each run was, with the command that brings it back as `restore`.
-    Raises InvalidFields that names every run that must stay: at work, an audit, a registered model's, or a study's with runs.
+    Args:
+        run_ids: ids, or their first characters.
+
+    Returns:
+        A description of each run; its `restore` is the command that restores the run.
+
+    Raises:
+        InvalidFields: names every run that must be kept: a running one, an audit, one of a registered model, or a study
+            with runs.
 
     >>> [run.status for run in fa_registry.forget("4f1c0a2b")]
     ['failed']

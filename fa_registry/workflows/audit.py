@@ -1,4 +1,4 @@
-"""The audit verb: pull runs, recompute, judge, render, log."""
+"""The audit command: read runs, recompute, judge, render and log them."""
 
 from __future__ import annotations
 
@@ -71,9 +71,13 @@ WAIVERS = "waivers.toml"
 
 @dataclass(frozen=True)
 class AuditResult:
-    """report, where it was written, the id of the audit's own run, and the exit code of design.md §6.
+    """Result of `run_audit`.
 
-    page: address of the runs side by side in MLflow's pages, empty where there are none.
+    Attributes:
+        pages: the files that were written.
+        audit_run_id: id of the audit's own run.
+        exit_code: see `protocol.verdict.exit_code`.
+        page: address of the runs side by side in MLflow's pages; empty if there are none.
     """
 
     report: AuditReport
@@ -86,8 +90,11 @@ class AuditResult:
         return report_html(self.report)
 
     def frame(self) -> pd.DataFrame:
-        """A line a judged run, with its verdict and the figures of the audit's table; units and words in its attrs."""
-        from fa_registry.workflows.dataframes import audit_frame  # pandas, which an audit needs not
+        """Return one row per judged run: its verdict and the metrics of the audit's table.
+
+        Units and labels are in `attrs`.
+        """
+        from fa_registry.workflows.dataframes import audit_frame  # imports pandas, which an audit does not need
 
         return audit_frame(self.report)
 
@@ -101,21 +108,25 @@ def run_audit(
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
-    """Audit the chosen runs, write the pages to `out` and log them as one audit run beside the runs.
+    """Audit the chosen runs, write the pages to `out`, and log one audit run in the runs' experiment.
 
-    adopt: the run that `mlflow run` started becomes the audit's own run (not where it is already the study's).
-    early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
-    Raises InvalidFields that names all that is wrong, before anything is measured or opened.
+    Args:
+        adopt: whether a run that `mlflow run` started becomes the audit's own run (False if it is already the study's).
+        early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (False if the caller asked
+            for --stop-on just now).
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is measured or opened.
     """
     editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
     tracker = open_tracker(place.store, create=False, write=True)
     adopted = mlflow_run_in_progress() if adopt else ""
     selection = select_runs(tracker, chosen)
-    beside = tracker.with_experiment(selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    beside = tracker.with_experiment(selection.runs[0].experiment)  # the audit is logged in the experiment of its runs
     beside.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
-        remark = f"The study's own file names waivers: {Path(named).name} beside it."
+        remark = f"The study's own file names waivers: {Path(named).name} next to it."
         report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
@@ -134,9 +145,10 @@ def run_audit(
 def checked_audit(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """The editions, the leading one first, how to measure, the waivers, and the figures to be reproduced.
+    """Return the editions (the leading one first), measuring options, waivers and study reference.
 
-    Raises InvalidFields that names all that is wrong with what was asked for.
+    Raises:
+        InvalidFields: names everything that is wrong with the request.
     """
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
@@ -150,16 +162,16 @@ def checked_audit(
 def checked_judging(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput, problems: list[str]
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """The editions, the leading one first, and how to measure; what is wrong with any of it is added to `problems`."""
+    """Return the editions (the leading one first) and the measuring options; add errors to `problems`."""
     checked_pages(pages, problems)
     editions = checked_terms(chosen, terms, problems)
     return editions, checked_measuring(measuring, problems)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
-    """Load the waivers of `file`, if one is named; what is wrong with them is added to `problems`.
+    """Load the waivers of `file`, if one is named; errors are added to `problems`.
 
-    The audit never uses a file that nobody named: a file in the current folder could turn exit code 1 into 0.
+    The audit never uses a file that the user did not name: a file in the current folder could turn exit code 1 into 0.
     """
     unused = Path(WAIVERS)
     if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
@@ -172,7 +184,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 
 
 def study_waivers(chosen: RunSelector) -> str:
-    """Return the path of the waivers file that the study names; empty if it names none, or if no study was chosen."""
+    """Return the path of the study's waivers file; empty if it names none or no study was chosen."""
     if not chosen.study:
         return ""
     try:
@@ -190,7 +202,10 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """The selected runs, judged by the editions, the leading one first. One that fails its integrity check is not judged."""
+    """Judge the selected runs by the editions, the leading one first.
+
+    A run that fails its integrity check is not judged.
+    """
     measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
@@ -228,7 +243,10 @@ def build_report(
 
 
 def is_intact(report: AuditReport) -> bool:
-    """Whether no run failed its integrity check: one that did is not judged, whatever its figures say."""
+    """Return whether no run failed its integrity check.
+
+    A run that failed it is not judged, regardless of its metrics.
+    """
     return not any(excluded.kind == "integrity" for excluded in report.excluded)
 
 
@@ -242,7 +260,7 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """The cards of all diagnostics, and of every method, data set and architecture that occurs and is installed here."""
+    """Return the cards of all diagnostics and of the used and installed methods, data sets, architectures."""
     used = {("methods", record.spec.method) for record in records}
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
@@ -260,23 +278,25 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     return dict(sorted({**third_party_cards(), **known}.items()))
 
 
-# Writing an audit down: a run of its own with the pages, and what it found on every run it audited and on its study.
+# Logging an audit: its own run with the pages, and its findings on every run it audited and on their study.
 
 
 NO_DIGEST = "not known by which rules: an older release set this tag"
 HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
-RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found and what the study asks
+RULE = "\n\n---\n\n"  # in a study's note, between the findings of its newest audit and the study's question
 
 
 def log_audit(
     tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, adopted: str, rendered_by: str
 ) -> tuple[str, str]:
-    """One audit run with the pages as artifacts (or the run `adopted`): its id, and where the runs stand side by side.
+    """Log one audit run with the pages as artifacts; return its id and the address in MLflow's pages.
 
-    folder: the pages and nothing else.
+    Every audited run gets its verdicts, first fires, margin, note and form. A run that could not be judged gets a note
+    with the reason. The study's own run gets a note.
 
-    Every audited run gets its verdicts, first fires, margin, note and form, one that could not be judged gets told so; the
-    study's own run gets a note.
+    Args:
+        folder: contains the pages and nothing else.
+        adopted: id of an existing run to use for the audit; empty: a new run is created.
     """
     tags = {
         schema.TAG_KIND: "audit",
@@ -292,13 +312,13 @@ def log_audit(
     }
     status, state, run_id = "failed", "FAILED", adopted
     try:
-        with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+        with deferred_interrupts():  # an interrupt before the id is known would leave a run that nothing can end
             run_id = (
                 tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
             )
         with LeaseHolder(
             tracker, run_id, process_ownership.LEASE
-        ):  # a heartbeat: how others learn that this process is gone
+        ):  # the heartbeat shows other processes that this one is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
@@ -313,12 +333,12 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Write the audit to its own run, to the runs that it looked at and to their study; return the page in MLflow."""
+    """Write the audit to its own run, to the audited runs and to their study; return the page in MLflow."""
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
-    # now that verdicts, margins and first fires can have columns
+    # only now do verdicts, margins and first fires exist, so that the page can show them as columns
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
@@ -329,7 +349,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
 
 def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
-    """Upload the pages in `folder` with their digests; return the tag that holds the digest of those."""
+    """Upload the pages in `folder` with their digests; return the tag with the digest of the digest file."""
     tag = seal_folder(folder)
     tracker.upload(run_id, folder)
     return tag
@@ -343,7 +363,11 @@ def _tag_runs(
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """forms: run id → its form's digest by name, of those that have one."""
+    """Tag every judged run with its verdicts, and log its note.
+
+    Args:
+        forms: run id → digest of its form, by file name; only for runs that have a form.
+    """
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
@@ -364,17 +388,15 @@ def _tag_runs(
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
-    """A run that could not be judged must not go on showing the verdict of an older audit.
+    """Replace the verdict that an older audit left on runs that could not be judged.
 
-    A run at work, or one that may be, is left to whoever trains it: its note and tags are still being written. So is
-    TAG_REPORT, which names the audit that judged.
+    A run that may still be training is skipped, because its worker is still writing its note and tags. TAG_REPORT is
+    not changed either: it names the audit that judged the run.
     """
     whole = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
-        sealed = (
-            excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags
-        )  # whatever its status tag was made to say
+        sealed = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if its status tag was edited
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, whole)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
@@ -386,7 +408,7 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
 
 
 def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
-    """Whether a run has such a file, or something that is none in its place."""
+    """Return whether the run has this file, or anything else at its path."""
     try:
         return tracker.artifact(run_id, path) is not None
     except RegistryError:
@@ -398,7 +420,10 @@ def _last_epoch(run: RunAudit) -> int:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
+    """Attach to each run a copy of its group's form; it is then one of the run's own artifacts.
+
+    See docs/decisions/0026.
+    """
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -408,7 +433,7 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
 
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
-    """Returns the digest of what was attached, by its name."""
+    """Attach a file to the runs; return its digest by its name."""
     with process_ownership.temp_dir("fa_registry-form-") as folder:
         copy = folder / path
         copy.parent.mkdir(exist_ok=True)
@@ -419,13 +444,16 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
             except (UnreadableFile, OutsideStore, StoreRefusal) as error:
                 if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
                     raise
-                # a stranger's store may name a bucket for one run: the others get theirs
+                # an untrusted store may name a bucket for one run: the other runs still get their files
                 LOG.warning("run %s gets no %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 
 def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
-    """The study's own runs under which audited runs were trained; what their notes said before stays below the rule."""
+    """Tag the study runs that are parents of audited runs.
+
+    The earlier text of their notes is kept below the horizontal line.
+    """
     if not selection.study:
         return
     parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
@@ -436,9 +464,11 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
 
 
 def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
-    """fa.verdict, the leading edition's word on the report's run at `place`, and fa.verdict.<edition>.<digest> by every edition.
+    """Return fa.verdict (leading edition) and fa.verdict.<edition>.<digest> (each edition) of one run.
 
-    before: the run's tags; those of older releases name no digest, and whose verdict they hold cannot be known any more.
+    Args:
+        place: index of the run in the report.
+        before: the run's present tags. Those of older releases have no digest, so that their edition is unknown.
     """
     leading = report.runs[place].verdict
     tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
@@ -449,22 +479,30 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """The tags of verdicts by changed thresholds of an edition whose own verdict is among `tags`: its newest audit says none.
+    """Return tags of earlier verdicts by changed thresholds of an edition that has a verdict in `tags`.
 
-    before: the run's tags. Such a tag begins as the edition's own.
+    Args:
+        before: the run's present tags. An outdated tag begins like the edition's own.
     """
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in before if name.startswith(own) and name not in tags]
 
 
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
-    """A verdict where it stands without its edition: `PASS`, or `PASS (mine 1a2b3c4d)` by one that is not shipped."""
+    """Return a verdict without its edition: `PASS`, or `PASS (mine 1a2b3c4d)`.
+
+    The second form is for an edition that is not built in.
+    """
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
 def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
-    """fa.first_fire.<rule> by the leading edition. before: the run's tags, which may tell of other rules of the same names."""
+    """Return the tags fa.first_fire.<rule> by the leading edition.
+
+    Args:
+        before: the run's present tags, which may come from other rules of the same names.
+    """
     by = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: by}
     for finding in run.findings:
@@ -476,16 +514,16 @@ def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str
     return tags
 
 
-# Where an audited study's published figures are: in the reference.toml beside its study.toml, if it has one.
+# The published values of a study are in reference.toml next to its study.toml, if there is one.
 
 
 def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
-    """The reference of the study, None without a study or such a file. What is wrong is added to `problems`."""
+    """Return the study's reference; None without a study or such a file. Add errors to `problems`."""
     if not chosen.study:
         return None
     try:
         folder = chosen.file.path.parent
-    except (UnknownName, InvalidFields):  # whoever asks for the study's edition says so
+    except (UnknownName, InvalidFields):  # `checked_terms` reports it
         return None
     if not (folder / FILE).is_file():
         return None

@@ -1,7 +1,7 @@
-"""Check a recorded audit: judge its records again, compare them with their runs, and render its pages again.
+"""Check a recorded audit: judge its records again, compare them with their runs, render its pages.
 
-Tags, digests and pages of a store can all be made anew by its owner. The edition's judgement of the recorded figures cannot,
-nor can the bytes that this package renders from a report.
+The owner of a store can replace its tags, digests and pages. The owner cannot change how the edition judges the
+recorded metrics, nor which bytes this package renders from a report.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from fa_registry.tracking.page_digests import SEAL, check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows.audit import verdict_tags
 
-FORM = re.compile(r"forms/[^/]+\.md")  # people write into these: what they wrote is kept when pages are rendered again
+FORM = re.compile(r"forms/[^/]+\.md")  # users write into these; their text is kept when pages are rendered again
 SHOWN = 5  # differences that a message lists
 RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that a run's files decide
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return what `check` finds; an IntegrityError is a mismatch, any other RegistryError makes it unverifiable."""
+    """Return the outcome of `check`; convert a RegistryError.
+
+    An IntegrityError becomes a mismatch, any other RegistryError becomes unverifiable.
+    """
     try:
         return check()
     except RegistryError as error:
@@ -45,7 +48,7 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
 def judged_again(
     report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
 ) -> tuple[RunAudit, ...]:
-    """Judge the report's records by a shipped edition, with the overrides and waivers that the report records.
+    """Judge the report's records by a built-in edition, with the report's own overrides and waivers.
 
     Args:
         looks: `seeds_key` of a group → number of its interim analysis; by default those that the findings record.
@@ -63,11 +66,11 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
 
 
 def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
-    """Compare every verdict and finding of the report with what its editions say of the report's own records.
+    """Compare the report's verdicts and findings with what its editions give for the report's records.
 
     Args:
-        same_release: whether the code that judged is the code that is installed here. Another release may judge otherwise,
-            so that a difference is unverifiable then and no mismatch.
+        same_release: whether the installed code is the code that judged. Another release may judge differently, so that
+            a difference is then unverifiable instead of a mismatch.
         looks: see `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
@@ -102,7 +105,10 @@ def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[
 
 
 def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
-    """Return what decides, without the sentences: those may be worded otherwise by another release."""
+    """Return the parts of a judgement that decide, without the sentences.
+
+    Another release may word the sentences differently.
+    """
     return judged.verdict, tuple(map(_decides, judged.findings))
 
 
@@ -120,7 +126,7 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
-    """Compare a record of a report with the files that are recorded of its run; nothing is measured again.
+    """Compare a record of a report with the recorded files of its run; nothing is recomputed.
 
     Raises:
         IntegrityError: a file is missing, or is not the one that was recorded.
@@ -158,7 +164,10 @@ def _metrics(record: RunRecord) -> set[str]:
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
-    """Compare every record of the report with its run: a mismatch if one differs, unverifiable if one cannot be compared."""
+    """Compare every record of the report with its run.
+
+    The result is a mismatch if one differs, and unverifiable if one cannot be compared.
+    """
     found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
         text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
@@ -175,13 +184,13 @@ def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
 
 
 def is_same_release(audit: StoredRun) -> bool:
-    """Return whether the code that is installed here judged and rendered the audit."""
+    """Return whether the installed code is the code that judged and rendered the audit."""
     return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
 
 
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
-    """Render the report's pages into a temporary folder, with what people wrote into the audit's forms."""
+    """Render the report's pages into a temporary folder, with the text that users wrote into the forms."""
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
@@ -209,7 +218,7 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
-    """Return a mismatch where this release rendered the pages; unverifiable with the reason where something else did."""
+    """Return a mismatch if this release rendered the pages, else unverifiable with the reason."""
     by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if by == here:
         return Integrity("mismatch", (text,))
@@ -219,7 +228,7 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
 
 
-# What an audit left on a run: the tags of its verdicts, and the attached pages.
+# What an audit wrote to a run: its verdict tags and the attached pages.
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
@@ -253,7 +262,7 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
 
 
 def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
-    """Return a line for every tag `fa.verdict…` of the run that is not what the report says of it."""
+    """Return one line for every tag `fa.verdict…` of the run that differs from the report."""
     expected = expected_verdict_tags(report, run)
     return [
         f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, the audit says {value!r}"
@@ -263,7 +272,7 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run; empty where the report does not name the run."""
+    """Return the tags `fa.verdict…` that the audit set on the run; empty if the report does not list it."""
     for place, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, place, {})

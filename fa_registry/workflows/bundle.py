@@ -1,4 +1,4 @@
-"""The verbs bundle and import, and what verify does with a bundle: an audit with its runs in one file that proves itself."""
+"""The bundle and import commands, and the verification of a bundle (one file: an audit and its runs)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True)
 class BundleResult:
-    """A bundle that was written: where, its SHA-256, how many runs and bytes, and who signed it."""
+    """A bundle that was written: path, SHA-256, number of runs, size in bytes, and whether it is signed."""
 
     path: Path
     sha256: str
@@ -46,14 +46,20 @@ class BundleResult:
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """The newest audit of a study with its runs in one file. The same store gives the same bytes.
+    """Write the newest audit of a study with its runs into one file; the same store gives the same bytes.
 
-    out: the file [STUDY.fa.zip]. light: without tensors, so that nothing can be measured again. sign: a PEM file with a private
-    Ed25519 key. licence: an SPDX identifier; none is stated for its author. Raises UsageError where the study was never audited,
-    IntegrityError where a file is not the one that was recorded; then nothing is written.
+    Args:
+        out: the file [STUDY.fa.zip].
+        light: leave out the tensors, so that nothing can be recomputed.
+        sign: a PEM file with a private Ed25519 key.
+        licence: an SPDX identifier; there is no default.
+
+    Raises:
+        UsageError: the study was never audited.
+        IntegrityError: a file is not the one that was recorded; nothing is written.
     """
     if licence and not LICENCE.fullmatch(licence):
-        raise InvalidFields("bundle", [f"licence: expected an SPDX identifier, as CC-BY-4.0, found {licence!r}"])
+        raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
@@ -70,10 +76,16 @@ def make_bundle(
 
 
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
-    """Hold a bundle against itself, without a store and without a network: one outcome for each thing that it says.
+    """Check a bundle by its own content, without a store or a network.
 
-    The file and its signature; the pages, rendered again; the verdicts, judged again; then every run, measured again where its
-    tensors are there. Raises IntegrityError where the file is not as it was packed, or the signature not of it.
+    Checked are the file and its signature, the pages (rendered again), the verdicts (judged again), and every run,
+    which is recomputed if the bundle has its tensors.
+
+    Returns:
+        One outcome for each of these.
+
+    Raises:
+        IntegrityError: the file is not as it was packed, or its signature does not fit.
     """
     problems: list[str] = []
     measuring = checked_measuring(measuring, problems)
@@ -103,7 +115,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Each run's seal, its figures measured again from its tensors, and those of the report against them."""
+    """Check each run's files, recompute its metrics from its tensors, and compare the report with them."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
@@ -122,7 +134,10 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Whether it is the run that the report judges, with the files that were recorded; trusted where tensors were left out."""
+    """Check that this is the run that the report judges, with its recorded files.
+
+    The outcome is `trusted` if the bundle has no tensors.
+    """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
             raise IntegrityError(f"the report judges run {record.run_id}, the bundle holds {run.run_id} in its place")
@@ -132,7 +147,7 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
     left_out = len(record.digests) - len(kept)
-    text = f"as recorded; nothing was measured again: {left_out} files were left out (--light)"
+    text = f"as recorded; nothing was recomputed: {left_out} files were left out (--light)"
     integrity = Integrity("trusted", (text,)) if left_out else Integrity("verified")
     return Verification(run.run_id, run.name, integrity, files)
 
@@ -155,23 +170,32 @@ def _names(manifest: Manifest, run: StoredRun) -> set[str]:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Runs that came from a bundle: id in the bundle → id in the store; present: those that were there before."""
+    """Runs that came from a bundle.
+
+    Attributes:
+        runs: id in the bundle → id in the store, of the runs imported now.
+        present: the same, of the runs that were in the store before.
+    """
 
     runs: dict[str, str]
     present: dict[str, str]
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Put the runs of a bundle into a store, under the same specifications and with the same sealed files.
+    """Import the runs of a bundle into a store, with the same specifications and the same recorded files.
 
-    A run whose sealed files are in the store already is not put there twice. Interrupted, the same call goes on. The audit does not
-    come along: audit the runs there. Raises IntegrityError where the bundle is not as it was packed, UsageError for a light one.
+    A run whose recorded files are already in the store is not imported again, so that an interrupted import continues
+    when it is repeated. The audit is not imported: audit the runs in the new store.
+
+    Raises:
+        IntegrityError: the bundle is not as it was packed.
+        UsageError: the bundle was made with --light.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
         signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         if manifest.light:
-            raise UsageError(f"{path} was made with --light: its runs have no weights, and are no runs of a store")
+            raise UsageError(f"{path} was made with --light: its runs have no weights and cannot be imported")
         source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)
         origin = jsonio.digest_of(manifest)
@@ -186,7 +210,7 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """The run of the store with exactly these sealed files."""
+    """Return the id of the store's run with exactly these recorded files; empty if there is none."""
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
@@ -195,7 +219,7 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
 
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
-    """One run: its files first, and its status with the last call."""
+    """Import one run: its files first, and its final status with the last call."""
     sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, sealed.provenance["digests"])
     check_files(source, run.run_id, sealed.provenance["digests"])
@@ -235,6 +259,6 @@ KEPT_TAGS = frozenset(
 
 
 def bundled_text(found: BundleResult) -> Iterator[str]:
-    """What a person is told of a bundle."""
+    """Yield the lines that the command prints about a bundle."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
     yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")

@@ -1,6 +1,7 @@
-"""What killed processes leave behind: shown by `doctor`, mended by `doctor --repair`, and before anything else is written.
+"""Find and remove what killed processes left behind: `doctor` lists it, `doctor --repair` removes it.
 
-Whoever is at work is not touched: what names no process, or one that is at work, of another machine or another container, stays.
+The same cleanup runs before other commands write. An item is left alone if its process is alive, on another machine or
+in another container, or if it names no process.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ STATES = {
     "complete": "FINISHED",
     "diverged": "FINISHED",
     schema.STOPPED_EARLY: "FINISHED",
-}  # by what a run says of itself
+}  # by the run's status tag
 
 
 @dataclass(frozen=True)
 class StaleItem:
-    """kind: what it is called in a row of `doctor`. what: this one. mend: takes it away."""
+    """One item that a killed process left behind.
+
+    Attributes:
+        kind: its label in a row of `doctor`.
+        what: the name of this item.
+        mend: removes or closes it.
+    """
 
     kind: str
     what: str
@@ -37,12 +44,12 @@ class StaleItem:
 
 
 RUNS, FOLDERS, PAGES = "runs of ended processes", "temporary folders", "half-written pages"
-JOURNAL, PROCESSES, STATE_FILES = "database journal", "workers without a parent", "files to go on from"
+JOURNAL, PROCESSES, STATE_FILES = "database journal", "workers without a parent", "resume files"
 KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Where the files lie that stopped runs go on from. registry: see stores.registry_folder."""
+    """Return the folder of the resume files of stopped runs. registry: see `stores.registry_folder`."""
     return registry / "resume"
 
 
@@ -53,9 +60,13 @@ def stale_items(
     pages: Path | None = None,
     signs: HeartbeatMonitor | None = None,
 ) -> list[StaleItem]:
-    """All that can be taken away. tracker: None where no store can be opened. database, pages: to be looked into too.
+    """Return everything that can be removed.
 
-    signs: what was seen of other machines' runs; without it none of them is known to be gone.
+    Args:
+        tracker: None if no store can be opened.
+        database: an sqlite database to check for a journal.
+        pages: a folder of pages to check for half-written ones.
+        signs: observed heartbeats of runs on other machines; without it all of those count as alive.
     """
     gone = zombies(tracker, signs) if tracker else ()
     found = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
@@ -76,16 +87,20 @@ def stale_items(
 
 
 def clear(tracker: Tracker, registry: Path) -> None:
-    """Mend what a killed process left, before this one writes; damaged files stay until a person has seen them."""
+    """Remove what killed processes left behind, before this process writes.
+
+    Damaged files are kept until a person has seen them.
+    """
     for left in stale_items(tracker, registry):
         if not left.what.endswith(process_ownership.DAMAGED):
             left.mend()
 
 
 def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[StoredRun]:
-    """Runs that the store or they themselves say are at work, although their process is gone.
+    """Return the runs that are marked as running although their process is gone.
 
-    signs: what was seen of those on other machines; without it none of them is known to be gone.
+    Args:
+        signs: observed heartbeats of runs on other machines; without it all of those count as alive.
     """
     signs = signs or HeartbeatMonitor()
     running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
@@ -94,12 +109,12 @@ def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[Sto
 
 
 def says_running(run: StoredRun) -> bool:
-    """Whether the store or the run itself says that it is at work."""
+    """Return whether the store or the run's status tag marks the run as running."""
     return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
 
 
 def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMonitor, as_status: str = "failed") -> None:
-    """End those of these that say they are at work and whose process is gone."""
+    """Close those of these runs that are marked as running and whose process is gone."""
     for run in runs:
         if says_running(run) and signs.is_dead(run):
             close(tracker, run, as_status)
@@ -108,14 +123,14 @@ def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMoni
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], signs: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """End those with these tags."""
+    """Close the runs with these tags that are marked as running and whose process is gone."""
     close_gone(tracker, tracker.search(tags), signs or HeartbeatMonitor(), as_status)
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """End a run whose process is gone, as what it says it is.
+    """Close a run whose process is gone, with the status in its tag.
 
-    A run that says nothing ends as `as_status`; if its state is KILLED already, a person had stopped it.
+    A run without a final status gets `as_status`. If its state is already KILLED, a person had stopped it.
     """
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
@@ -129,7 +144,7 @@ def _named(run: StoredRun) -> str:
 
 
 def _is_half_written(database: Path) -> bool:
-    """Whether a killed writer's journal keeps everybody from reading; that of one at work does not."""
+    """Return whether a killed writer's journal blocks all readers; the journal of a live writer does not."""
     if not database.with_name(f"{database.name}-journal").exists():
         return False
     try:
@@ -141,7 +156,7 @@ def _is_half_written(database: Path) -> bool:
 
 
 def _roll_back(database: Path) -> None:
-    """Reading it once, with the right to write, is what sqlite asks for."""
+    """Roll the journal back: sqlite does so when the database is read once with write access."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 

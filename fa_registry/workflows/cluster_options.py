@@ -1,4 +1,4 @@
-"""Who runs the jobs of a verb, and where: what is asked of an executor, and whether the store can be reached from there."""
+"""Which executor runs the jobs of a command, with which resources, and whether it can reach the store."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ UNITS = {
     f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
 }
 ONE_MACHINE = (
-    "An sqlite file is for one machine: two that write to it damage it. Give all of them the address of an MLflow server or of a "
+    "An sqlite file is for one machine: two that write to it damage it. Give all machines the address of an MLflow server or a "
     "PostgreSQL database with --store (docs/many-machines.md)"
 )
 
 
 def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
-    """What the jobs may take of this machine or of a cluster; what is wrong with it or with the executor is added to `problems`.
+    """Return the resources of the jobs; errors in them or in the executor are added to `problems`.
 
-    device: as typed, where the jobs run: `cuda:1` is a card of this machine.
+    Args:
+        device: as typed, where the jobs run; `cuda:1` is a card of this machine.
     """
     resources = JobResources(
         device=device,
@@ -62,15 +63,15 @@ def _number(name: str, typed: str | float, most: float, expected: str, problems:
 
 
 def _bytes(typed: str, problems: list[str]) -> int:
-    """0 for nothing typed."""
+    """Return the number of bytes; 0 if nothing was typed."""
     size = SIZE.fullmatch(typed)
     if typed and not size:
-        problems.append(f"memory: expected a number and its unit, 4GiB or 500MB; found {typed!r}")
+        problems.append(f"memory: expected a number and its unit, as in 4GiB or 500MB; found {typed!r}")
     return int(float(size[1]) * UNITS[size[2]]) if size else 0
 
 
 def check_reach(store: str, room: Capacity) -> None:
-    """StoreError where jobs on the executor's machines could not use the store, or would carry its password among strangers."""
+    """Raise StoreError if jobs on other machines could not use the store or would expose its password."""
     if room.machines is None:
         return
     others = sorted(room.machines - {platform.node()})
@@ -80,7 +81,7 @@ def check_reach(store: str, room: Capacity) -> None:
     if address.password or "password" in parse_qs(address.query):
         shown = escape_control(store).partition("?")[0]
         raise StoreError(
-            f"store {shown}: its password would go along with every job, to disks and pages that others can read. Leave it out of "
-            "the address, and let every machine know it: PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and "
+            f"store {shown}: its password would be sent with every job, to disks and pages that others can read. Leave it out of "
+            "the address and set it on every machine: PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD for a server (docs/many-machines.md)"
         )

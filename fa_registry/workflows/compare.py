@@ -1,4 +1,4 @@
-"""The compare verb: methods or runs side by side, judged alike, on the terminal and as a page."""
+"""The compare command: methods or runs, judged by the same rules, on the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ from fa_registry.workflows.stores import in_browser, open_tracker
 WHOLE_STORE = "the newest run of every specification in the store"
 
 
-# Four characters at least: `dfa` and `fa` are hexadecimal too, and whoever mistypes a method means no run.
+# At least four characters: `dfa` and `fa` are hexadecimal too, and a mistyped method is not meant as a run.
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What was typed: a method by its label, or a run by the first characters of its id.
+    """A method by its label, or a run by the first characters of its id.
 
-    runs: those it stands for; of a run operand the one. label: without options, as the store's tag has it.
+    Attributes:
+        text: as it was typed.
+        label: the method's label without options, as in the store's tag.
+        runs: the runs of the method; for a run operand the one run.
     """
 
     text: str
@@ -51,7 +54,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """exit_code: 0, or 3 where a run is not intact. in_mlflow: address of a run of each in MLflow's pages, or empty."""
+    """Result of `run_compare`.
+
+    Attributes:
+        exit_code: 0, or 3 if a run is not intact.
+        in_mlflow: address of one run of each operand in MLflow's pages, or empty.
+    """
 
     context: CompareContext
     page: Path
@@ -71,11 +79,17 @@ def run_compare(
     place: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput(),
 ) -> CompareResult:
-    """Read and judge what is compared, and write compare.html to `out`.
+    """Read and judge the operands, and write compare.html to `out`.
 
-    texts: method labels and run ids. chosen: of at most one way; of none: the store. setting: words of a setting's name, where
-    the methods ran in several. Waivers do not apply, and one edition judges.
-    Raises InvalidFields that names all that is wrong, before the store is opened.
+    Waivers do not apply, and one edition judges.
+
+    Args:
+        texts: method labels and run ids.
+        chosen: the runs to search, chosen in at most one way; without any the whole store.
+        setting: part of a setting's name, if the methods ran in several settings.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before the store is opened.
     """
     problems: list[str] = []
     if len(texts) < 2:
@@ -93,7 +107,7 @@ def run_compare(
         selection,
         runs=tuple(needed(compared, pool)),
         excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
-        remarks=(),  # they are of the whole selection
+        remarks=(),  # those describe the whole selection
     )
     report = build_report(tracker, narrowed, editions, measuring, place.root)
     shown = comparison_columns(report, compared)
@@ -104,7 +118,11 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Every operand looked up among the pool; InvalidFields names all that cannot be."""
+    """Find every operand in the pool.
+
+    Raises:
+        InvalidFields: names all operands that were not found.
+    """
     problems: list[str] = []
     known = [operand for text in texts if (operand := _operand(text, pool, problems))]
     problems += _twice(known)
@@ -133,7 +151,7 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:
         ids = ", ".join(run.run_id for run in by_id[:5])
-        problems.append(f"{text}: {len(by_id)} runs begin so ({ids}); give more characters of the id")
+        problems.append(f"{text}: {len(by_id)} runs begin like this ({ids}); give more characters of the id")
     else:
         labels = {run.tags.get(schema.TAG_METHOD, "") for run in pool}
         problems.append(f"{text}: {unknown_name_text('method or run', text, labels)}")
@@ -141,7 +159,7 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
 
 
 def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """The runs among which the operands are looked up."""
+    """Return the runs in which the operands are searched."""
     if chosen.ways:
         return select_runs(tracker, chosen)
     newest = {}
@@ -154,7 +172,10 @@ def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def _concerns(excluded: Exclusion, compared: Sequence[Operand]) -> bool:
-    """Whether a run that cannot be judged is of a method that is compared; by its specification, or its tag where that is lost."""
+    """Return whether a run that cannot be judged is of a compared method.
+
+    The method is read from its specification, or from its tag if the specification is lost.
+    """
     label = excluded.spec.method_label if excluded.spec else excluded.method
     return any(label == operand.label for operand in compared)
 
@@ -164,7 +185,10 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """The operands' runs, the other seeds of a single run (a rule may judge over seeds), and their frozen controls."""
+    """Return the operands' runs, the other seeds of a single run, and the frozen controls.
+
+    The other seeds are needed because a rule may judge over seeds.
+    """
     wanted = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
     }
@@ -172,7 +196,7 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """UsageError with the choices where methods of a whole store ran in several settings."""
+    """Raise UsageError with the choices if the methods of a whole store ran in several settings."""
     of_each = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
     shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
@@ -187,7 +211,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """The runs in whose setting's name the words stand; UsageError with the known names where there is none."""
+    """Return the runs whose setting's name contains the text.
+
+    Raises:
+        UsageError: there is none; names the known settings.
+    """
     kept = [run for run in pool if text in _setting(run)]
     if not kept:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -195,9 +223,11 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
 
 
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
-    """The groups of the judged runs in the operands' order; a single run as a group of its own, with its own verdict.
+    """Return the groups of the judged runs in the operands' order; a single run is one group.
 
-    InvalidFields where no run of an operand could be judged, IntegrityError where that is because of a changed file.
+    Raises:
+        InvalidFields: no run of an operand could be judged.
+        IntegrityError: the reason is a changed file.
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}
@@ -217,9 +247,10 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(shown: Sequence[Group]) -> list[str]:
-    """The id of one run of each column, all of the first seed that all have; their own first ones where there is none.
+    """Return one run id per column, all of the first seed that all columns share.
 
-    MLflow's page has a column a run and knows no seeds: paired, what differs there is what was compared.
+    Without a shared seed it is the first run of each column. MLflow's page has one column per run and ignores seeds.
+    With runs of the same seed, it shows only differences between the compared methods.
     """
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)

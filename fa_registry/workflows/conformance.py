@@ -1,7 +1,8 @@
-"""Is a method of another package what its card says? Measured before it trains, sealed with its runs, measured again by an audit.
+"""Check that a third-party method has the properties of its card.
 
-Methods of our own are held by this package's own tests. What is sealed is a statement of whoever wrote the store: an audit
-measures for itself, and keeps what it measured in memory alone, since a file beside the store is the store owner's too.
+The method is checked before it trains, the outcome is recorded with its runs, and an audit checks again. Built-in
+methods are checked by this package's own tests. A recorded outcome is only a claim of the store's author. Therefore an
+audit keeps its own outcomes in memory: a file next to the store belongs to the store's owner too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
-    """What training seals of the spec's method: measured once for each source, then read from the folder beside the store.
+    """Return the conformance that training records for the spec's method.
 
-    Empty for a method of our own. A method that fails is trained all the same, with a word to whoever listens.
+    It is checked once per source, then read from the folder next to the store. It is empty for a built-in method. A
+    method that fails is trained nevertheless, and the failures are logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -42,25 +44,28 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     conformance = _read(path)
     if conformance is None:
         conformance = _tested(jsonio.canonical(key))
-        if conformance.state != "unchecked":  # an accident of today is nothing to keep
+        if conformance.state != "unchecked":  # an accidental failure of the check is not cached
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(jsonio.pretty(conformance), encoding="utf-8")
     if conformance.state == "failed":
-        LOG.info("method %s fails its conformance, so that no audit will pass its runs:", spec.method)
+        LOG.info("method %s fails its conformance checks, so that no audit will pass its runs:", spec.method)
         for line in conformance.failures:
             LOG.info("  %s", line)
     return jsonio.encode(conformance)
 
 
 def with_conformance(record: RunRecord) -> RunRecord:
-    """The record with what this audit itself finds of its method; what is sealed counts only where it cannot be measured."""
+    """Return the record with the conformance of its method as this audit finds it.
+
+    The recorded conformance is used only if it cannot be checked here.
+    """
     return replace_fields(record, conformance=_conformance(record))
 
 
 def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
-        return Conformance("unchecked", ("a loop of its author's own trained the run, not the method of that name",))
+        return Conformance("unchecked", ("a user-supplied loop trained the run, not the method of that name",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
         own = methods.CATALOG.location(spec.method).is_builtin
@@ -76,7 +81,10 @@ def _conformance(record: RunRecord) -> Conformance:
 
 
 def _stated(record: RunRecord, why: str) -> Conformance:
-    """By the run's own files: a failure that they admit is one, a success that they claim is a statement."""
+    """Return the conformance that the run's own files record.
+
+    A recorded failure counts as a failure; a recorded success is only `stated`.
+    """
     try:
         sealed = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
@@ -87,9 +95,10 @@ def _stated(record: RunRecord, why: str) -> Conformance:
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
-    """All that a check's outcome depends on: the method's source and options, the architecture's code, and our source.
+    """Return everything that a check's outcome depends on, our whole source included.
 
-    All of ours: what the suite calls is spread over the house, and a release's number stays while it is worked on.
+    The whole source, because the suite calls modules all over the package, and the version number does not change
+    during development.
     """
     architecture = architectures.CATALOG.get(spec.architecture)
     return {
@@ -104,9 +113,12 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 
 @cache  # in memory: an audit of a hundred runs measures each source once
 def _tested(key: str) -> Conformance:
-    """Every property of the method, on the run's own architecture alone: on all of them it takes minutes."""
+    """Check every property of the method on the run's architecture only.
+
+    A check on all architectures would take minutes.
+    """
     from fa_registry.testing.small_networks import (
-        cannot_build,  # the suite is loaded for a method of another package alone
+        cannot_build,  # the suite is loaded only for a third-party method
     )
     from fa_registry.testing.suite import check_method
 
@@ -116,33 +128,34 @@ def _tested(key: str) -> Conformance:
         return Conformance(
             "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
         )
-    LOG.info("method %s: measuring its conformance on %s, once for this source", name, architecture)
+    LOG.info("method %s: checking its conformance on %s, once for this source", name, architecture)
     end = run_in_subprocess(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
     if end.kind == "done":
         failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
         return Conformance("failed" if failures else "passed", failures, architecture)
-    why = (f"the suite did not come to its end: {end.value.strip().splitlines()[-1]}",)
+    why = (f"the suite did not finish: {end.value.strip().splitlines()[-1]}",)
     return Conformance("unchecked", why) if end.lost else Conformance("failed", why, architecture)
 
 
 def _read(path: Path) -> Conformance | None:
-    """None where nothing was measured yet, or the file is torn: it is measured again then."""
+    """Return the cached conformance; None if there is none or the file is damaged."""
     try:
         return jsonio.decode(Conformance, jsonio.read_json(path))
     except RegistryError:
         return None
 
 
-# Which code trained a run: asked before a run is called complete, and before an audit believes one of its figures.
+# Which code trained a run: checked before a run counts as complete, and before an audit uses any of its metrics.
 
 
 SUBJECT = "code"
 
 
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
-    """What differs between the code that trained `run` and the code that would train it today; empty where it is the same.
+    """Return the differences between the code that trained `run` and today's code.
 
-    The tag answers for nearly all runs without opening a file. It decides only what is trained again: an audit reads the seal.
+    The tuple is empty if there are none. For nearly all runs the tag answers this without opening a file. The tag only
+    decides which runs are trained again: an audit reads the recorded files.
     """
     today = fingerprint(spec)
     tag = run.tags.get(schema.TAG_CODE)
@@ -154,11 +167,11 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
         return fingerprint_changes(sealed_code(read_provenance(path)) if path else None, today)
     except IntegrityError as error:
-        return (f"which code trained it cannot be read: {error}",)
+        return (f"cannot read which code trained it: {error}",)
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """The code that a run's provenance.json names; None in one of an older release."""
+    """Return the code that a run's provenance.json names; None for a run of an older release."""
     code = provenance.get("code")
     if not isinstance(code, Mapping):
         return None
@@ -166,7 +179,11 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
-    """Say which runs other code has trained, what changed in it, by run name, and what becomes of them."""
+    """Log which runs other code has trained, what changed in it, and whether the runs are kept.
+
+    Args:
+        changed: run name → changes.
+    """
     if not changed:
         return
     many = len(changed) > 1
@@ -182,7 +199,10 @@ def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
 
 
 def code_check(record: RunRecord) -> Check:
-    """Whether today's code is what trained the run. Where it is not, or is not installed, no figure can be recomputed."""
+    """Check whether today's code is the code that trained the run.
+
+    If it differs or is not installed, no metric can be recomputed.
+    """
     sealed = sealed_code(record.provenance)
     try:
         differences = fingerprint_changes(sealed, fingerprint(record.spec))
@@ -192,14 +212,12 @@ def code_check(record: RunRecord) -> Check:
         what = "adopted and measured" if record.spec.weights else "trained"
         return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
     if sealed is None:
-        text = (
-            "no code was recorded by the release that trained it; its members are taken for version 1, as today's are"
-        )
+        text = "the release that trained it recorded no code; its plug-ins count as version 1, like today's"
         return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
 
 
 def _wanted(sealed: Code | None) -> str:
-    """Which packages the run names that no member of ours is in."""
+    """Return the third-party packages that the run names."""
     entries = {describe(entry) for entry in (sealed or {}).values() if "digest" in entry}
     return f"; the run names {', '.join(sorted(entries))}" if entries else ""

@@ -1,4 +1,4 @@
-"""Specifications that other processes train, on this machine or another: who does, until when, and what a person stopped."""
+"""Specifications that other processes train, here or elsewhere, and studies that a person stopped."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import ONE_MACHINE
 
 LOG = logging.getLogger(__name__)
-PAUSE = 1.0  # seconds between two looks at what others train
-REPORTED = 60.0  # and between two lines that say whom we wait for
-STOP_LOOKS = 30.0  # between two looks for the tag that stops a study
+PAUSE = 1.0  # seconds between two queries for the runs that others train
+REPORTED = 60.0  # seconds between two log lines that name the runs we wait for
+STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 
-MISSES = 5  # specifications in a row that others have, until this process asks for all runs of the study at once
+MISSES = 5  # after so many specifications in a row that others have trained, all runs of the study are queried at once
 
 Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """The runs of a study as this process last saw them all: one worker of many meets mostly what others have trained.
+    """All runs of a study as this process last read them; saves a worker one query per specification.
 
-    Without it each worker would ask the store for every specification of the study. An answer is given once: who comes back for
-    the same specification asks the store itself.
+    With many workers, most specifications are already trained by others. Each entry is returned once: the next request
+    for the same specification queries the store.
 
-    alone: whether this process has met nobody else in the study so far.
+    Attributes:
+        alone: whether this process has met no other worker in the study so far.
     """
 
     def __init__(self, tracker: Tracker, study: str):
@@ -48,11 +49,14 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Runs of this specification, without their figures; none where they were not seen, or told already."""
+        """Return the runs of this specification, without their metrics.
+
+        The list is empty if the snapshot has none, or returned them before.
+        """
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """What the store itself said of a specification."""
+        """Record whether the store had the specification as free."""
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
@@ -62,9 +66,9 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Asked between steps as the `stop` that it holds: true too once a person has put TAG_STOP on a run of the study."""
+    """A `stop` function for training: also true once a person has set TAG_STOP on a run of the study."""
 
-    looked: ClassVar[dict[tuple[str, str], float]] = {}  # when this process last asked, for all of its runs of a study
+    looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
 
     def __init__(self, tracker: Tracker, study: str, stop: Callable[[], bool]):
         self._tracker, self._study, self._stop = tracker.without_retry(), study, stop
@@ -75,7 +79,10 @@ class StopTagPoller:
         return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
 
     def _text(self) -> str:
-        """A server that does not answer now is asked the next time: training goes on meanwhile."""
+        """Return the stop message, or "".
+
+        If the server does not respond, training continues, and the next query is made later.
+        """
         try:
             return stopped_by_tag(self._tracker, self._study)
         except StoreRefusal as refusal:
@@ -94,18 +101,21 @@ class StopTagPoller:
 
 
 def stopped_by_tag(tracker: Tracker, study: str) -> str:
-    """That a person stopped this study, by which run's tag, and how it goes on; empty where nobody did."""
+    """Return a message if a person stopped this study by a tag, else "".
+
+    The message says which run has the tag, and how to resume.
+    """
     tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
     return (
         f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
-        f"{schema.TAG_STOP}={STOP}. Take it off, on the run's page, and the same command goes on"
+        f"{schema.TAG_STOP}={STOP}. Remove the tag on the run's page and repeat the command to resume"
         if tagged
         else ""
     )
 
 
 def leased_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: HeartbeatMonitor) -> dict[str, StoredRun]:
-    """Identity → the run of another process that trains it now."""
+    """Return identity → the run of another process that trains it now."""
     holders = ((spec.identity, lease_owner(attempts[spec.identity], signs)) for spec in specs)
     return {identity: run for identity, run in holders if run}
 
@@ -118,10 +128,19 @@ def wait_for_others(
     stop: Callable[[], bool],
     waits: bool = True,
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
-    """Specs that others train, by what became of them: the finished runs by identity, specs that are free, and those held still.
+    """Return the specs that others train, by outcome.
 
-    A spec is free where its process has ended without finishing it, or gave no sign of life for its lease; what it left is closed.
-    waits: until all are finished or some are free. Raises Interrupted when stopped.
+    A spec is free if its process ended without finishing it, or missed its heartbeat for the length of its lease.
+    Unfinished runs of a free spec are closed.
+
+    Args:
+        waits: whether to wait until all are finished or some are free.
+
+    Returns:
+        The finished runs by identity, the specs that are free, and the specs that are still leased.
+
+    Raises:
+        Interrupted: `stop` returned True.
     """
     reported = 0.0
     while True:
@@ -136,7 +155,7 @@ def wait_for_others(
         check_machines(tracker, held.values(), signs)
         if stop():
             raise Interrupted(
-                f"stopped while others train {len(held)} of the runs; the same command goes on from there"
+                f"stopped while others train {len(held)} of the runs; the same command resumes from there"
             )
         if time.monotonic() - reported > REPORTED:
             LOG.info("%s", waiting_text(held))
@@ -147,36 +166,40 @@ def wait_for_others(
 def waiting_text(held: Mapping[str, StoredRun]) -> str:
     hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
     names = ", ".join(run.name for run in held.values())
-    return f"waiting for what other processes train on {hosts}, {len(held)} run{'s' * (len(held) > 1)}: {names}"
+    return f"waiting for {len(held)} run{'s' * (len(held) > 1)} that other processes train on {hosts}: {names}"
 
 
 def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
-    """Runs that say they are at work on other machines and give signs of life, as far as none is known to be dead."""
+    """Return the running runs of other machines that have a heartbeat and are not known to be dead."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the runs of other machines that say they are at work and were never given a heartbeat.
+    """Return the runs of other machines that are marked as running and never had a heartbeat.
 
-    Whether their processes still exist, only a person knows. Training runs, studies, audits and imports have a heartbeat.
+    Only a person knows whether their processes still exist. Training runs, studies, audits and imports have a
+    heartbeat.
     """
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
 
 
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
-    """Return the runs at work whose process this one cannot see: on another machine, or in another container of this one."""
+    """Return the running runs whose process is on another machine or in another container."""
     running = tracker.search({}, state="RUNNING")
     return [run for run in running if host_of(run) and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])]
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """What others give as signs of life, watched until each of them has given one: the longest of their leases at most."""
+    """Observe the heartbeats of other machines' runs until each has moved.
+
+    This takes at most the longest of their leases.
+    """
     signs, reported = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
         if not reported:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
-                "watching %d runs of other machines (%s) for a sign of life, for their lease at most",
+                "watching %d runs of other machines (%s) for a heartbeat, for their lease at most",
                 len(silent),
                 hosts,
             )
@@ -190,12 +213,15 @@ def host_of(run: StoredRun) -> str:
 
 
 def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
-    """StoreError where another machine writes to the same sqlite file, which no lock of a network disk protects."""
+    """Raise StoreError if another machine writes to the same sqlite file.
+
+    The locks of a network disk do not protect such a file.
+    """
     if not sqlite_path(tracker.uri):
         return
     for run in held:
         if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
             raise StoreError(
-                f"store {tracker.uri}: run {run.run_id} is trained by another machine, {host_of(run)}, at this moment. "
+                f"store {tracker.uri}: run {run.run_id} is being trained by another machine, {host_of(run)}. "
                 f"{ONE_MACHINE}"
             )

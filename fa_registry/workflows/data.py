@@ -1,4 +1,4 @@
-"""The data verb: which data sets there are, which files they need and where, and whether those are whole."""
+"""The data command: which data sets there are, which files they need and where, and their integrity."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ from fa_registry.errors import IntegrityError, RegistryError, UsageError
 LOG = logging.getLogger(__name__)
 DataRow = dict[str, Any]
 Report = Callable[[str], None]
-FORMS = ("source", "or unpacked", "or installed")  # in which a file may lie, as datasets.candidates has them
+FORMS = ("source", "or unpacked", "or installed")  # forms of a file, in the order of datasets.candidates
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """name, line, files (how many it needs), missing (of those), decoded (whether they are needed no more)."""
+    """Return one row per data set.
+
+    Its fields are name, line, files (how many it needs), missing (of those) and decoded (the files are then no longer
+    needed).
+    """
     return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
 
 
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Every path a data set is looked for at: name, kind, path, md5, present. One of several kinds of a file is enough."""
+    """Return every path that is searched for a data set: name, kind, path, md5, present.
+
+    One of several kinds of a file is enough.
+    """
     folder = data_root(root)
     rows = []
     for called, dataset in _with_files(name).items():
@@ -53,22 +60,29 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 
 
 def make_ready(names: Iterable[str], root: Path | None) -> None:
-    """Decode what the data sets of these names need, once, before several processes ask for it; errors as of their `load`."""
+    """Decode the data that these data sets need, before several processes need it at once.
+
+    Raises:
+        The errors of the data sets' `load`.
+    """
     problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
             try:
                 dataset.raw(existing_root(root, dataset.package), LOG.info)
-            except IntegrityError as error:  # the next one's files may be missing too: all are named at once
+            except (
+                IntegrityError
+            ) as error:  # files of the next data set may be missing too: all problems are reported together
                 problems.append(str(error))
     if problems:
         raise IntegrityError("\n".join(dict.fromkeys(problems)))
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Download what a data set lacks, decode it, and return the rows of `check`.
+    """Download the files that a data set lacks, decode it, and return the rows of `check`.
 
-    Raises IntegrityError naming every file that is missing, its MD5 and its place, when the download fails.
+    Raises:
+        IntegrityError: the download failed; names every missing file, its MD5 and its path.
     """
     if not name:
         raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
@@ -81,19 +95,26 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
 
 
 def _make(folder: Path) -> None:
-    """The folder, unless something is there; UsageError where none can be made, or what is there is none."""
+    """Create the folder if it does not exist.
+
+    Raises:
+        UsageError: it cannot be created, or its path is not a folder.
+    """
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
         existing_root(folder)
-    except OSError as error:  # above it stands a file, or a folder that may not be written to
+    except OSError as error:  # a parent is a file, or a folder without write access
         raise UsageError(
-            f"data root {folder}: cannot be made: {error.strerror}; name another with --data-root"
+            f"data root {folder}: cannot be created: {error.strerror}; name another with --data-root"
         ) from error
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """One row a check: name, what, ok, found. Without a name: every data set of which there is anything below root."""
+    """Return one row per check: name, what, ok, found.
+
+    Without a name, every data set with any file below root is checked.
+    """
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
@@ -116,7 +137,7 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
 
 
 def state(row: DataRow) -> str:
-    """A row of `overview` in words."""
+    """Describe a row of `overview`."""
     if not row["files"]:
         return "needs no files"
     if row["decoded"]:
@@ -125,7 +146,10 @@ def state(row: DataRow) -> str:
 
 
 def _chosen(name: str) -> dict[str, Dataset]:
-    """The data set asked for, or every one: by the name it is asked for, one with permuted labels standing for its source."""
+    """Return the named data set, or all of them, by name.
+
+    For a data set with permuted labels, its source is returned.
+    """
     if not name:
         return datasets.CATALOG.members()
     dataset = datasets.get(name)
@@ -157,19 +181,29 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     failure = "the download is not what was published"
     try:
         dataset.format.download(root, card.files)
-    except (OSError, RuntimeError) as error:  # no network, no such page, a broken archive: what is missing then matters
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # no network, no such page, a broken archive: the missing files are listed below
         failure = f"the download failed: {error}"
     problems = inspected(root, card, dataset.package)[1]
     if problems:
         packed = dataset.format.packed
         instead = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
         raise IntegrityError(
-            refusal(card, problems, f"{failure}\nput these files there by hand{instead}, and run this again")
+            refusal(
+                card,
+                problems,
+                f"{failure}\ndownload these files manually to the paths above{instead}, and repeat the command",
+            )
         )
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
-    """A row a source file. One that is not there is in order when its content is decoded already, in a cache that can be read."""
+    """Return one row per source file.
+
+    A missing file is in order if a readable cache has its decoded content.
+    """
     decoded = _is_cached(dataset, root)
     whole, problems = inspected(root, dataset.card, dataset.package)
     rows = []
@@ -177,7 +211,7 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
         if source in whole:
             rows.append(_row(name, str(whole[source]), True, "as published"))
         elif decoded and not is_present(root, source, dataset.package):
-            rows.append(_row(name, str(root / source.path), True, "not there, and not needed: decoded already"))
+            rows.append(_row(name, str(root / source.path), True, "missing, but not needed: already decoded"))
         else:
             path, _, fault = problems[source].partition(": ")
             rows.append(_row(name, path, False, fault))

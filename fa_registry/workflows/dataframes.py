@@ -1,4 +1,4 @@
-"""Runs, series and audits as pandas frames, with the unit and the words of every quantity in their metadata."""
+"""Runs, series and audits as pandas frames, with the unit and label of every metric in their metadata."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "out
 
 
 def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
-    """A line a run, the newest first, as the store's tables say: headline figures to four digits; `series` has them exactly.
+    """Return one row per run, newest first, from the store's tables.
 
-    study, experiment: of these alone [all]. attrs["units"], attrs["words"]: of each column of figures.
+    Headline metrics have four digits; `series` has them exactly. attrs["units"] and attrs["words"] have the unit and
+    the label of each metric column.
+
+    Args:
+        study, experiment: return only their runs [all].
 
     >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
     """
@@ -37,10 +41,16 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
 
 
 def series(run_id: str, store: str = "") -> pd.DataFrame:
-    """A line an epoch, quantity and site of one run, exactly as its sealed file has them; site is <NA> where there is one figure.
+    """Return one row per epoch, metric and site of a run, exactly as in its recorded file.
 
-    run_id: its beginning is enough. A value that is missing is nan and has its reason beside it. attrs["units"], attrs["words"]: by
-    the quantity's name. Raises IntegrityError where the file is not the one that was recorded.
+    site is <NA> for a metric with one value per epoch. A missing value is nan, with its reason in the next column.
+    attrs["units"] and attrs["words"] have the unit and the label by the metric's name.
+
+    Args:
+        run_id: id of the run, or its first characters.
+
+    Raises:
+        IntegrityError: the file is not the one that was recorded.
 
     >>> rows = fa_registry.series("3f2a")
     >>> rows[rows.quantity == "gamma"].pivot(index="epoch", columns="site", values="value")
@@ -50,7 +60,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     provenance, path = (tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, schema.SERIES))
     if provenance is None or path is None:
         raise IntegrityError(
-            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: it has not ended, or its files are gone"
+            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: it has not ended, or its files were deleted"
         )
     digests = read_provenance(provenance)["digests"]
     check_seal(tracker, run, digests)
@@ -61,7 +71,10 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
 
 
 def audit_frame(report: AuditReport) -> pd.DataFrame:
-    """A line a judged run: verdict, integrity, and the figures of the audit's table. attrs as for `runs`."""
+    """Return one row per judged run: verdict, integrity, and the metrics of the audit's table.
+
+    `attrs` is as in `runs`.
+    """
     known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [
@@ -106,7 +119,7 @@ def _of_judged(judged: RunAudit) -> dict[str, object]:
 
 
 def _known() -> Mapping[str, Metric]:
-    """What the diagnostics that are installed here declare."""
+    """Return the metrics that the installed diagnostics declare."""
     return metrics_of_cards(cards([]))
 
 

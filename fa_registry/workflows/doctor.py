@@ -1,4 +1,4 @@
-"""The doctor verb: whether this machine, its store and what is installed are ready, and what killed processes have left."""
+"""The doctor command: check this machine, its store and plug-ins, and list what killed processes left."""
 
 from __future__ import annotations
 
@@ -34,23 +34,29 @@ from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
 
-MOST_TAGS = 5  # that disagree with an audit and are listed
-SMALL = 64 * 2**20  # bytes of a database whose indices are checked too; that takes a second
-CHECK_SECONDS = 20.0  # after which the check of a database is broken off: it keeps writers waiting
-STEPS = 10_000  # of sqlite's own instructions, between two readings of the clock
-MOST_PROBLEMS = 3  # of a database that are told
-WORTH = 1.5  # of a step a part is products: what these gain less than that, the casts around them take again
+MOST_TAGS = 5  # listed tags that disagree with an audit
+SMALL = 64 * 2**20  # bytes; the indices of a smaller database are checked too, which takes a second
+CHECK_SECONDS = 20.0  # limit of the check of a database, because it blocks writers
+STEPS = 10_000  # sqlite instructions between two readings of the clock
+MOST_PROBLEMS = 3  # reported problems of a database
+WORTH = 1.5  # least speed-up of matrix products; a smaller gain is lost to the casts around them
 
 
 def examine(
     store: str = "", repair: bool = False, pages: str = "reports", gone: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found.
+    """Return one row per check: check, ok, state, found.
 
-    A row of what killed processes left is ok too: whatever writes next takes it away.
-    repair: what killed processes left behind is taken away, its state is `repaired`. pages: a folder of pages to look into.
-    gone: names of other machines that no longer exist; with `repair` their runs without a heartbeat are closed.
-    Raises UsageError for `gone` without `repair`, and for a machine of which there is no such run.
+    `state` is `ok` as text; `missing` means files that are not needed. Items that killed processes left behind are ok
+    too, because the next command that writes removes them.
+
+    Args:
+        repair: remove what killed processes left behind; its state is then `repaired`.
+        pages: a folder of pages to check.
+        gone: names of other machines that no longer exist; with `repair` their runs without a heartbeat are closed.
+
+    Raises:
+        UsageError: `gone` without `repair`, or no such run on a machine in `gone`.
     """
     if gone and not repair:
         raise UsageError("--gone closes the runs of a machine that no longer exists: give it together with --repair")
@@ -77,9 +83,9 @@ def examine(
 
 
 def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One row a kind of what killed processes leave, which harms nobody; whoever is at work is not among them."""
+    """Yield one row per kind of item that killed processes left behind; live processes' runs are left out."""
     uri, tracker = "", None
-    with contextlib.suppress(StoreError):  # the row of the store says why
+    with contextlib.suppress(StoreError):  # the row of the store has the reason
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     signs = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
@@ -89,13 +95,13 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
     for kind in KINDS:
         names = [left.what for left in found if left.kind == kind]
         state = "ok" if not names else "repaired" if repair else "left behind"
-        advice = "; `fa-registry doctor --repair` takes them away" if state == "left behind" else ""
+        advice = "; `fa-registry doctor --repair` removes them" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
     others = at_work_elsewhere(tracker, signs) if tracker else []
     if others:
         hosts = ", ".join(sorted(set(map(host_of, others))))
         advice = (
-            "" if repair else "; `fa-registry doctor --repair` waits for a sign of life and closes those that give none"
+            "" if repair else "; `fa-registry doctor --repair` waits for a heartbeat and closes the runs without one"
         )
         yield {
             "check": "runs on other machines",
@@ -107,7 +113,7 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
 
 
 def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for every other machine with runs that have no heartbeat; close those of the machines in `gone`."""
+    """Yield one row per other machine with runs that have no heartbeat; close those of machines in `gone`."""
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
         by_host.setdefault(host_of(run), []).append(run)
@@ -132,10 +138,10 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _database(store: str) -> str | dict[str, Any]:
-    """Whether sqlite finds its own pages in order: all tables and indices of a small database, the tables of a large one."""
+    """Check sqlite's pages: all tables and indices of a small database, only the tables of a large one."""
     try:
         path = sqlite_path(resolve_uri(store))
-    except StoreError:  # the row of the store says why
+    except StoreError:  # the row of the store has the reason
         return "none: the store cannot be used"
     if path is None or _is_missing(store):
         return "none yet" if path else "a server keeps it"
@@ -147,7 +153,7 @@ def _database(store: str) -> str | dict[str, Any]:
             problems = [problem for (problem,) in connection.execute(f"PRAGMA {check}({MOST_PROBLEMS})")]
     except StoreRefusal as refusal:
         if time.monotonic() > deadline and refusal.kind not in TO_DO:
-            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and found nothing until then"
+            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and had found nothing by then"
         raise
     if problems == ["ok"]:
         return f"sqlite's {check} found every page in order"
@@ -157,7 +163,11 @@ def _database(store: str) -> str | dict[str, Any]:
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
-    """Where the files of the store's runs lie. repair: a database that names another place is put right."""
+    """Return where the files of the store's runs are.
+
+    Args:
+        repair: correct the addresses in a database that names another folder.
+    """
     try:
         database = sqlite_path(resolve_uri(store))
         if database is None or _is_missing(store):
@@ -165,23 +175,26 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
         files, state = placed(database), "ok"
     except StoreError:
         return {"found": "none: the store cannot be used"}
-    text = [f"of {files.count - len(files.lacking)} runs, beside {database}"]
+    text = [f"of {files.count - len(files.lacking)} runs, next to {database}"]
     if files.moved:
         text += [
-            f"they lie in {new}, the database names {old}, where MLflow's pages look"
+            f"they are in {new}, but the database names {old}, which MLflow's pages use"
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
-        done = f"put right; as it was: {rewrite_addresses(database, files.moved)}" if repair else ""
-        text.append(done or "`fa-registry doctor --repair` puts the addresses right")
+        done = f"corrected; backup: {rewrite_addresses(database, files.moved)}" if repair else ""
+        text.append(done or "`fa-registry doctor --repair` corrects the addresses")
     for run_id, where in list(files.lacking.items())[:1]:
         state = "NOT OK"
-        text.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
+        text.append(f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: there is no {where}")
     return {"ok": not files.lacking, "state": state, "found": "; ".join(text)}
 
 
 def _configuration() -> str:
-    """Describe what decides the last bits of every result here: audits demand bits of runs with the same configuration."""
+    """Describe the configuration, which decides the last bits of all results.
+
+    Audits expect bitwise equal results from runs with the same configuration.
+    """
     settings = configuration()
     threads = torch.get_num_threads()
     return f"{settings['instruction_set']}; {settings['math_library']}; fingerprint {settings['fingerprint']} at {threads} threads"
@@ -198,21 +211,24 @@ def _bf16() -> str:
 
 
 def _is_missing(store: str) -> bool:
-    """Whether the store is a database that is not there yet, or empty: to look must not make one, the name may be mistyped."""
+    """Return whether the store is a database that does not exist yet, or is empty.
+
+    A check must not create it, because its name may be mistyped.
+    """
     path = sqlite_path(resolve_uri(store))
     return path is not None and not (path.exists() and path.stat().st_size)
 
 
 def _finished_runs(store: str) -> str:
     if _is_missing(store):
-        return f"{resolve_uri(store)}: none yet, the first run makes it"
+        return f"{resolve_uri(store)}: none yet, the first run creates it"
     tracker = open_tracker(store, create=False)
     kind = {schema.TAG_KIND: "run"}
     count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
     try:
         check_writable(tracker.uri)
     except StoreError:
-        return f"{tracker.uri}: {count} finished runs; it can only be read"
+        return f"{tracker.uri}: {count} finished runs; read-only"
     return f"{tracker.uri}: {count} finished runs"
 
 
@@ -238,12 +254,12 @@ def _verdict_tags(store: str) -> dict[str, Any]:
         wrong += [line for run in judged for line in verdict_tag_differences(report, run)]
     found = wrong[:MOST_TAGS] or [f"of {count} runs: those of their audits"]
     found += [f"{len(wrong) - MOST_TAGS} more"] if len(wrong) > MOST_TAGS else []
-    found += [f"{len(unread)} runs are not compared: `fa-registry verify` compares them"] if unread else []
+    found += [f"{len(unread)} runs were not compared: `fa-registry verify` compares them"] if unread else []
     return {"ok": not wrong, "state": "NOT OK" if wrong else "ok", "found": "; ".join(found)}
 
 
 def _page(store: str) -> str:
-    """Where the newest study's runs stand side by side."""
+    """Return the address of the newest study's runs side by side."""
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
@@ -258,29 +274,32 @@ def _page(store: str) -> str:
     if why_not := tracker.why_no_views():
         return f"no views: {why_not}"
     page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
-    return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
+    return in_browser(tracker.uri, page) or "none: it has no runs, or the store does not support views"
 
 
 def _data_set(name: str) -> dict[str, Any]:
-    """A data set whose files are not here is nothing wrong: whoever does not train on it needs none."""
+    """Return the row of a data set.
+
+    Missing files are not an error, because only training on the data set needs them.
+    """
     row = _check(f"data set {name}", partial(_load, name))
     files = data.overview(name)[0] if row["ok"] and datasets.CATALOG.get(name).card.files else None
     return row | {"state": "missing"} if files and files["missing"] and not files["decoded"] else row
 
 
 def _load(name: str) -> str:
-    """What is bundled is loaded, which checks its digest; of what needs files, whether they are here."""
+    """Load a bundled data set, which checks its digest; for others, check whether their files are here."""
     dataset = datasets.CATALOG.get(name)
     if dataset.card.files:
         return data.state(data.overview(name)[0])
     if not dataset.card.sha256:
-        return "synthetic: drawn when it is used"
+        return "synthetic: generated when it is used"
     splits = dataset.load(torch.device("cpu"))
     return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
 
 
 def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
-    """The row of what `look` found: words, or fields of the row."""
+    """Return the row of a check; `look` returns its text or the fields of the row."""
     try:
         found = look()
         return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}

@@ -1,4 +1,4 @@
-"""A study's plan: what it would train, what is there already, and what the rest would take. Nothing is written."""
+"""A study's plan: its runs, which of them exist already, and the time of the rest. Nothing is written."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ from fa_registry.workflows.study import checked_study, default_processes
 from fa_registry.workflows.training import kept_text, newest_finished, on_gpu
 
 HERE = ("", "local", "side_by_side")  # executors whose runs this machine trains
-BUSY = 0.1  # share of the probe's time that it waited for a processor, beyond which this is said
+BUSY = 0.1  # a larger share of the probe's time spent waiting for a processor is reported
 
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """One setting: what its runs share whatever their method. labels: what the study calls it.
+    """The plan of one setting, whose runs differ only in method, control and seed.
 
-    methods: with `+pen` where penalised. runs: all, controls included. seconds: of one process, for all runs from nothing;
-    seconds_left: for those that are not complete. Both None where it was not timed (no_time says why) or cannot be run (problem).
+    Attributes:
+        labels: the study's names of the setting.
+        methods: with `+pen` if penalised.
+        runs: number of runs, controls included.
+        seconds: time of all runs from scratch in one process; None if no_time or problem has a reason.
+        seconds_left: the same for the runs that are not complete.
+        no_time: why it was not timed.
+        problem: why it cannot be run.
     """
 
     setting: str
@@ -52,10 +58,14 @@ class SettingPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """twin: the words that make it another than its study.toml. probed: whether anything was timed.
+    """The plan of a study.
 
-    seconds, seconds_left: of all runs one after another, and of those to train; None if a setting has no time. by_jobs: the same
-    with `jobs` processes, on no more cores than there are. waiting: share of the probe's time that it waited for a processor.
+    Attributes:
+        `twin`: how the overrides make it a variant of its study.toml.
+        probed: whether anything was timed.
+        seconds, seconds_left: of all runs one after another, and of those to train; None if a setting has no time.
+        seconds_by_jobs, seconds_left_by_jobs: the same with `jobs` processes, on no more cores than there are.
+        waiting: share of the probe's time in which it waited for a processor.
     """
 
     study: str
@@ -78,7 +88,7 @@ class Plan:
 
     @property
     def exit_code(self) -> int:
-        """1 where a setting cannot be run."""
+        """Return 1 if a setting cannot be run, else 0."""
         return 1 if any(setting.problem for setting in self.settings) else 0
 
 
@@ -95,7 +105,7 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of what run_study is asked, whose InvalidFields it raises; nothing is written."""
+    """Return the plan of a call of `run_study` and raise its InvalidFields; nothing is written."""
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     processes = resources.at_once or default_processes(study.specs)
@@ -145,7 +155,7 @@ def _why_unprobed(probing: bool, executor: str) -> str:
 
 
 def shared(seconds: Iterable[float], lanes: int) -> float:
-    """Return how long runs of so many seconds take when each begins in their order as soon as one of the lanes is free."""
+    """Return how long runs of so many seconds take when each starts, in order, as soon as a lane is free."""
     ends = [0.0] * lanes
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -153,7 +163,10 @@ def shared(seconds: Iterable[float], lanes: int) -> float:
 
 
 def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: bool) -> tuple[set[str], list[str]]:
-    """Identities of the runs that would not be trained. A store that is not there is not made for asking."""
+    """Return the identities of the runs that would not be trained, and remarks.
+
+    A store that does not exist is not created.
+    """
     uri = resolve_uri(store)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
@@ -174,7 +187,7 @@ def _setting(
     specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], probed: Probe, unprobed: str
 ) -> SettingPlan:
     first = specs[0]
-    # the rungs of a ladder are counted together
+    # ladder controls with any number of trained blocks are counted together
     controls = Counter(spec.control.partition("_")[0] for spec in specs if spec.control != "none")
     left = [spec for spec in specs if spec.identity not in there]
     every = probed.seconds(specs)
@@ -197,18 +210,21 @@ def _setting(
 
 
 def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
-    """Credit rules of the trained runs; with the residual penalty, of whatever strength, a rule is another method."""
+    """Return the names of the trained runs' methods.
+
+    With the residual penalty, of any strength, a rule counts as another method.
+    """
     trained = [spec for spec in specs if spec.control == "none"]
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
 def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, lanes: int) -> list[str]:
-    """Say where the times come from, or why there are none."""
+    """Explain the source of the times, or why there are none."""
     remarks = []
     if any(plan.seconds is not None for plan in settings):
         remarks.append(
-            "Times are of training and measuring, from steps of these very settings timed just now; starting processes, "
-            "MLflow's own writing and the audit come on top."
+            "Times cover training and measuring, from steps of these settings timed just now. They do not include starting "
+            "processes, MLflow's writes and the audit."
         )
     if lanes < processes:
         why = "runs that share a card are counted one after another" if lanes == 1 else f"there are {lanes} cores"

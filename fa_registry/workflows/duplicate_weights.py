@@ -1,7 +1,7 @@
-"""No two runs have the same weights: identical final weights under two specifications are a finding about both.
+"""Find runs with the same weights: equal final weights under two specifications are a finding on both.
 
-Compared is the content, not the file: a file's own metadata can be made to differ. Trained twice, by one rule on the same data
-from the same seed, weights are equal to the last bit, and that is no finding: see `may_share_weights`.
+The content of the weights is compared, not the file, whose metadata can be changed. Two runs of one rule, on the same
+data and from the same seed, have bitwise equal weights, and that is not a finding: see `may_share_weights`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 INITIAL_WEIGHTS = "initial weights"
-NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
-LOST = 2.0**-25  # a change by this fraction of a float32 number leaves it as it is
+NOT_COMPARABLE = "a weight is not finite: any two runs that diverge may end with the same values"
+LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
-FEW = 100  # digests that are searched one by one: each finds its own run alone, all runs of a large store take seconds to read
+FEW = 100  # up to so many digests are searched one by one; reading all runs of a large store takes seconds
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
-    """Whether the checkpoint holds the weights whose content was sealed; those of older releases sealed only the file."""
+    """Check that the checkpoint has the recorded weights; older releases recorded only the file's digest."""
     path = tracker.artifact(record.run_id, schema.FINAL)
-    if path is None:  # measuring again needs it, and says so
+    if path is None:  # recomputing needs it, and reports it
         return Check(FINAL_WEIGHTS, "not possible", f"{schema.FINAL} is not in the store")
     try:
         held = content_digest(load_tensors(path, record.digests.get(schema.FINAL)))
@@ -39,20 +39,20 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         return Check(FINAL_WEIGHTS, "differs", str(error))
     sealed = record.provenance.get("final_weights", held)
     if held != sealed:
-        detail = f"{schema.FINAL} holds content {held or 'none'}, sealed is {sealed or 'none'}"
+        detail = f"{schema.FINAL} has content {held or 'none'}, recorded is {sealed or 'none'}"
         return Check(FINAL_WEIGHTS, "differs", detail)
     if not held:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
     return Check(
-        FINAL_WEIGHTS, "agrees", "the checkpoint holds the sealed weights; no other specification gave the same"
+        FINAL_WEIGHTS, "agrees", "the checkpoint has the recorded weights; no other specification gave the same"
     )
 
 
 def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
-    """Yield a check that differs where the file of initial weights holds others than provenance.json recorded.
+    """Yield a failed check if the initial weights in the file are not those that provenance.json recorded.
 
-    The file's own digest does not tell: its owner can record that of another run's file, or put a file there that the run never
-    recorded. Whether the seed gives the recorded weights, training.replay_from_seed checks.
+    The file's digest is not enough: the owner can record the digest of another run's file, or add a file that the run
+    never recorded. `training.replay_from_seed` checks whether the seed gives the recorded weights.
     """
     recorded = record.provenance.get("initial_weights", "")
     path = tracker.artifact(record.run_id, schema.INITIAL) if recorded else None
@@ -69,9 +69,10 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
 
 
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records, in their order; one whose final weights are another's has a mismatch, told on both where both are here.
+    """Return the records in their order, with a mismatch on each whose final weights are another run's.
 
-    Compared with each other, and with the rest of the store by the digest that runs carry in a tag and seal in a file.
+    They are compared with each other, and with the rest of the store by the digest that runs have in a tag and in a
+    recorded file.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
     by_digest: dict[str, list[RunRecord]] = {}
@@ -88,7 +89,10 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, near: Mapping[str, str], by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Return the record with a finding for the runs whose weights are almost its own; one that has a finding stays as it is."""
+    """Return the record with a finding that names the runs with almost the same weights.
+
+    A record that already has a finding is not changed.
+    """
     if not near or any(_is_found(check) for check in record.integrity.checks):
         return record
     reported = [f"the same weights as run {run_id} ({by_id[run_id].name}) {text}" for run_id, text in near.items()]
@@ -101,15 +105,20 @@ def _is_found(check: Check) -> bool:
 
 
 def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
-    """Whether training these two gives the same weights by construction, so that equal ones are no finding.
+    """Return whether training these two gives the same weights by construction, which is not a finding.
 
-    They do where they are equal in all that has an effect on the weights; without one are: everything but the draw of the
-    initial weights where nothing was trained (no epoch, or a learning rate of 0); the method of a network in which no block
-    learns and whose embedding is trained by backpropagation (frozen, ladder_0 by bp); the control ladder_L, which trains all
-    blocks; of the shallow control the blocks it leaves out; credit_norm, and the options that say where a credit goes, where
-    errors go back end to end; the schedule of one epoch; a penalty or a weight decay that is lost in float32. Adopted weights
-    were trained elsewhere, with whatever seed and setting their owner states: one file may stand under several of them (each
-    counts once, protocol.paired_runs), of one method.
+    It does if the two specifications are equal in everything that has an effect on the weights. No effect on the
+    weights have:
+    - everything but the draw of the initial weights if nothing was trained (no epoch, or a learning rate of 0);
+    - the method of a network in which no block learns and whose embedding is trained by backpropagation (frozen,
+    ladder_0 by bp);
+    - the control ladder_L, which trains all blocks;
+    - the blocks that the shallow control leaves out;
+    - credit_norm, and the options that set where a credit is applied, if errors are backpropagated end to end;
+    - the schedule of a single epoch;
+    - a penalty or a weight decay that is lost in float32.
+    Adopted weights were trained elsewhere, and their owner states the seed and the setting: one file may appear under
+    several of them (each counts once, protocol.paired_runs), of one method.
     """
     if one.weights and other.weights:
         return _rule(one) == _rule(other)
@@ -117,14 +126,17 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
 
 
 def effective(spec: RunSpec) -> RunSpec:
-    """The specification with all that has no effect on its final weights blanked; see may_share_weights."""
+    """Return the specification with every field blanked that has no effect on its final weights.
+
+    See `may_share_weights`.
+    """
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
         control, options = "shallow", _without(options, "num_blocks")
     else:
         control = effective_control(spec)
-    if spec.epochs == 0 or recipe.learning_rate == 0:  # as it was drawn
+    if spec.epochs == 0 or recipe.learning_rate == 0:  # nothing was trained
         return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
         recipe = dataclasses.replace(recipe, weight_decay=0.0)
@@ -134,13 +146,16 @@ def effective(spec: RunSpec) -> RunSpec:
         recipe = dataclasses.replace(recipe, credit_norm="")
     penalty = (
         0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
-    )  # no block, nothing to keep small
+    )  # no block is trained, so the penalty has no effect
     found = dataclasses.replace(spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty)
     return dataclasses.replace(found, weights="")
 
 
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
-    """The architecture's options without those that say where a credit goes, of a run to whose weights none went."""
+    """Return the architecture's options that can affect the weights.
+
+    Options that set where a credit is applied are left out if no credit changed the weights.
+    """
     untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
     if not (untrained or _end_to_end(spec)):
         return spec.architecture_options
@@ -155,12 +170,12 @@ def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
 
 
 def _drawn(control: str) -> str:
-    """Of the controls only the shallow one draws another network."""
+    """Return the control if it changes the initial network: only the shallow one does."""
     return "shallow" if control == "shallow" else "none"
 
 
 def _rule(spec: RunSpec) -> tuple[object, ...]:
-    """What was stated to have trained an adopted file, whatever its seed and setting."""
+    """Return the stated method of an adopted file, regardless of its seed and setting."""
     norm = "" if _end_to_end(spec) else spec.recipe.credit_norm
     return spec.method, jsonio.digest_of(spec.method_options), norm, spec.penalty, spec.control
 
@@ -173,7 +188,10 @@ def _end_to_end(spec: RunSpec) -> bool:
 
 
 def _content(tracker: Tracker, record: RunRecord) -> str:
-    """The digest of the checkpoint's content; empty where it cannot be had: that it is missing is told elsewhere."""
+    """Return the digest of the checkpoint's content; empty if it cannot be read.
+
+    Another check reports an unreadable checkpoint.
+    """
     try:
         path = tracker.artifact(record.run_id, schema.FINAL)
         return content_digest(load_tensors(path)) if path else ""
@@ -182,14 +200,17 @@ def _content(tracker: Tracker, record: RunRecord) -> str:
 
 
 def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
-    """Runs of the store outside of `alike` with the same weights. A tag finds them; what they sealed decides."""
+    """Return runs of the rest of the store with the same weights.
+
+    A tag finds them; their recorded files decide.
+    """
     known = {record.run_id for records in by_digest.values() for record in records}
     elsewhere: dict[str, list[RunRecord]] = {}
     for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
         for run in runs:
             if run.run_id in known:
                 continue
-            with contextlib.suppress(RegistryError):  # a run that was not asked for: what cannot be read tells nothing
+            with contextlib.suppress(RegistryError):  # a run outside the selection: an unreadable one is no evidence
                 variant = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
                 elsewhere.setdefault(digest, []).extend(
                     [dataclasses.replace(variant, name=run.name)] if variant else []
@@ -198,13 +219,13 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
 
 
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
-    """A run of which no more is known than its specification, if it sealed these weights."""
+    """Return a record of the run, with only its specification known, if it recorded these weights."""
     try:
         spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
         if spec is None or provenance is None or read_provenance(provenance).get("final_weights") != digest:
             return None
         return dataclasses.replace(like, run_id=run_id, spec=read_spec(spec))
-    except IntegrityError:  # what is wrong with its files is told where that run is judged
+    except IntegrityError:  # the audit of that run reports what is wrong with its files
         return None
 
 
@@ -218,13 +239,15 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
         return record
     text = ", ".join(_named(others))
     finding = Check(
-        FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {text}: two specifications cannot give that"
+        FINAL_WEIGHTS,
+        "differs",
+        f"the same weights, bit by bit, as {text}: two different specifications cannot give equal weights",
     )
     return _with_check(record, finding)
 
 
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
-    """Return the record with this finding on its final weights instead of the check that found nothing."""
+    """Return the record with this finding on its final weights, in place of the passed check."""
     integrity = record.integrity
     kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
     return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))

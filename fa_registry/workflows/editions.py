@@ -1,4 +1,4 @@
-"""Which edition judges: the default, and loading those that were asked for."""
+"""Choose and load the editions that judge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_EDITION = "2026-12"
 
 
 def study_edition(study: str) -> str:
-    """The edition of a study by its name; empty where the name is a mere tag that no study file stands for."""
+    """Return the edition of a study by its name; empty if no study file has this name."""
     try:
         return load_study(study).edition if study else ""
     except UnknownName:
@@ -24,11 +24,11 @@ def study_edition(study: str) -> str:
 
 
 def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float] | None = None) -> Edition | None:
-    """The edition; or None, with what is wrong with it or with the thresholds added to `problems`."""
+    """Return the edition, or None; errors in it or in the thresholds are added to `problems`."""
     where = f"edition {name}: "
     try:
         edition = load_edition(name)
-        where = "threshold "  # from here on what is wrong was typed, it is not the file's
+        where = "threshold "  # errors from here on are in the typed thresholds, not in the file
         return overridden(edition, thresholds or {})
     except InvalidFields as error:
         problems += [f"{where}{problem}" for problem in error.problems]
@@ -40,10 +40,12 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     own: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """The editions to judge by, the leading one first; what is wrong with them is added to `problems`.
+    """Return the editions to judge by, the leading one first; errors are added to `problems`.
 
-    own: the study's. It leads where it is one of several, else the first of them does; alone where none is named.
-    thresholds: of the leading edition, instead of its own.
+    Args:
+        own: the study's edition. It leads if it is one of `editions`, else the first of them leads. It judges alone if
+            no edition is given.
+        thresholds: replace those of the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
@@ -62,12 +64,12 @@ def _leading_first(own: str, names: Sequence[str]) -> list[str]:
 
 
 def leading_edition(chosen: RunSelector, terms: JudgingOptions) -> str:
-    """The one that leads, as it was typed; empty where the study's own judges alone."""
+    """Return the leading edition as it was typed; empty if only the study's own edition judges."""
     return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
 
 
 def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
-    """The editions to judge by; what is wrong with them, or with the study that names one, is added to `problems`."""
+    """Return the editions to judge by; add errors in them, or in the study that names one, to `problems`."""
     own = ""
     try:
         own = chosen.as_asked.edition if chosen.study else ""
@@ -80,15 +82,17 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
         problems.append(f"strict: expected True or False, found {terms.strict!r}")
     elif terms.strict and (edition or terms.editions):
         named = ", ".join(filter(None, (edition, *terms.editions)))
-        problems.append(f"strict: expected no edition beside it, found {named}; it judges by {STRICT}")
+        problems.append(f"strict: expected no edition with it, found {named}; it judges by {STRICT}")
     elif terms.strict:
         edition = STRICT
     return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)
 
 
 def signature(edition: EditionReference) -> str:
-    """Which rules exactly, in one line for a tag: `2026-05 23d1b7cd`, whether a threshold is not the edition's own, and whether
-    the edition is not a shipped one."""
+    """Return an edition's exact rules in one line for a tag, e.g. `2026-05 23d1b7cd`.
+
+    The line also shows changed thresholds, and whether the edition is not a built-in one.
+    """
     modified = " modified" if edition.overrides else ""
     text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

@@ -1,4 +1,4 @@
-"""The forget command: put failed or mistaken runs into MLflow's bin, once it is sure that nothing needs them."""
+"""The forget command: move failed or mistaken runs into MLflow's bin, once nothing needs them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ForgettableRun:
     """A run that may be forgotten, as its tags and parameters describe it.
 
     Attributes:
-        size: of its files, in bytes; None where they cannot be read.
-        restore: the command that brings it back.
+        size: size of its files in bytes; None if they cannot be read.
+        restore: the command that restores it.
     """
 
     run_id: str
@@ -39,19 +39,19 @@ class ForgettableRun:
 
 
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Return what each of these runs is; change nothing.
+    """Return a description of each of these runs; change nothing.
 
     Args:
         run_ids: ids, or their first characters.
         store: tracking URI.
 
     Raises:
-        InvalidFields: names every run that must stay, and why.
+        InvalidFields: names every run that must be kept, and why.
         UsageError: an id is unknown or ambiguous, or none is given.
     """
     if not run_ids:
         raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
-    tracker = open_tracker(store, create=False, write=True)  # which ends the runs of killed processes first
+    tracker = open_tracker(store, create=False, write=True)  # opening it first closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)
@@ -62,7 +62,11 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Put these runs into MLflow's bin, all or none; return what they were. Raises as `forgettable`."""
+    """Move these runs into MLflow's bin, all or none; return what they were.
+
+    Raises:
+        The errors of `forgettable`.
+    """
     found = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
     for run in found:
@@ -73,17 +77,17 @@ def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
 def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:
     kind = run.tags.get(schema.TAG_KIND, "")
     if run.deleted:
-        yield "expected a run of the store, found one that is in MLflow's bin already"
+        yield "expected a run of the store, found one that is already in MLflow's bin"
     elif kind == "audit":
         yield "expected a training run, found an audit: verdicts, bundles and promoted models refer to it"
     elif not kind:
         yield (
             "expected a run of fa_registry, found one without the tag fa.kind; "
-            f"`mlflow runs delete --run-id {run.run_id}` puts it into the bin"
+            f"`mlflow runs delete --run-id {run.run_id}` moves it to the bin"
         )
     elif says_running(run):
         yield (
-            f"it is at work on {host_of(run) or 'a machine that it does not name'}: stop it first. "
+            f"it is running on {host_of(run) or 'a machine that it does not name'}: stop it first. "
             "If its process is gone, `fa-registry doctor --repair` closes it"
         )
     elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):

@@ -1,4 +1,4 @@
-"""The verbs that look into a store: one run in full, a list of its runs; and the one that lets it count what it holds."""
+"""The commands that show one run or list the runs of a store, and the command that optimizes a store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.stores import open_tracker
 
-SHOWN = 50  # runs, unless told otherwise
+SHOWN = 50  # runs, by default
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
-    """The record of a run that has one (finished or stopped early); another's status and failure in an error."""
-    from fa_registry.tracking.reader import read_record  # torch, which a list of runs need not wait for
+    """Return the record of a run that finished or stopped early.
+
+    Raises:
+        UsageError: the run has no record; gives its status and failure.
+    """
+    from fa_registry.tracking.reader import read_record  # imports torch, which a list of runs does not need
     from fa_registry.workflows.selection import expand_run_id, failure_text
 
     tracker = open_tracker(store, create=False)
@@ -39,7 +43,13 @@ def show(run_id: str, store: str = "") -> RunRecord:
 
 @dataclass(frozen=True)
 class Listing:
-    """runs: newest first, one mapping each. more: whether older ones were left off. none: where there is no run, why."""
+    """A list of runs.
+
+    Attributes:
+        runs: one mapping per run, newest first.
+        more: whether older runs were left out.
+        none: why there is no run.
+    """
 
     runs: list[dict[str, Any]]
     more: bool
@@ -47,9 +57,10 @@ class Listing:
 
 
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
-    """The newest `limit` runs (0: all) of a store, of a study, of a method by its label and of a status, where one is given.
+    """Return the newest `limit` runs (0: all) of a store, filtered by study, method label and status.
 
-    One search, and no file of a run is read: what a run's tags, parameters and metrics say, which an audit does not believe.
+    It sends one query and reads no file: the values come from tags, parameters and metrics, which an audit does not
+    trust.
     """
     wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
@@ -61,10 +72,10 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """What the store has instead: a name may be mistyped, which nothing that is trained mends."""
+    """Explain an empty list, with the known names: the given name may be mistyped."""
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
-        return "no run yet; `fa-registry study` and `fa-registry train` make some"
+        return "no run yet; `fa-registry study` and `fa-registry train` create some"
     asked = {
         "study": (schema.TAG_STUDY, study),
         "method": (schema.TAG_METHOD, method),
@@ -74,7 +85,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
         known = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in known:
             return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
-    return f"no such run in {tracker.uri}: some have the one, some the other"
+    return f"no such run in {tracker.uri}: each value occurs, but in no run together"
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:
@@ -96,17 +107,23 @@ def _listed(run: StoredRun) -> dict[str, Any]:
     }
 
 
-# The optimize verb: let a sqlite store count what it holds, so that its queries take the right way through.
+# The optimize command: let sqlite collect statistics about a store, so that it plans queries well.
 
 
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store: MLflow never does, and sqlite then scans all metrics of all runs for one chart.
+    """Run ANALYZE on a sqlite store.
 
-    Returns `store`, its address, and `rows`, of each of its large tables.
-    Raises UsageError for a store that is no sqlite database (others count by themselves), StoreError where it is locked.
+    MLflow never does, and without statistics sqlite scans all metrics of all runs for one chart.
+
+    Returns:
+        `store`, its address, and `rows`, the number of rows of each large table.
+
+    Raises:
+        UsageError: the store is not a sqlite database (other databases collect statistics themselves).
+        StoreError: the database is locked.
     """
     uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)

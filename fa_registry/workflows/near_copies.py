@@ -1,7 +1,8 @@
-"""Find final weights that lie closer together than two honest runs ever do: a copy of another run with some numbers changed.
+"""Find final weights that are closer than those of two honest runs: a copy with some numbers changed.
 
-Compared are trained tensors alone, those that training moved away from the initial weights, and by medians: a few numbers that
-were changed by much move no median. The cost grows with the number of runs: candidates come from a sample of each run's weights.
+Only trained tensors are compared, i.e. those that training moved away from the initial weights. Distances are medians,
+so that large changes of a few numbers have no effect. The cost grows with the number of runs: candidates come
+from a sample of each run's weights.
 """
 
 from __future__ import annotations
@@ -27,27 +28,30 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.controls import depth
 from fa_registry.training.task import build_network
 
-# The smallest `distance` of two honest runs of different methods, seeds or controls that was measured, and the largest that is a
+# The smallest measured `distance` of two honest runs of different methods, seeds or controls, and the largest distance that is a
 # finding. Source: digits, seed 1, 12 and 48 steps of every method and of frozen and ladder_1 controls, resmlp and mlp 16x2. After
 # 12 steps kolen_pollack and weight_fa on mlp are 0.0092 apart, frozen and ladder_1 0.018; on resmlp the nearest are 0.050. After
 # 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/red_team is measured by a test.
 NEAREST_HONEST = 0.0092
 LIMIT = NEAREST_HONEST / 8
-SHORT = 0.07  # of the initial weights: the way of those 12 steps
-# Of a tensor's norm, beside the shrinking by weight decay: a shorter way tells no two methods apart in float32.
+SHORT = 0.07  # distance travelled in those 12 steps, as a fraction of the initial weights
+# Fraction of a tensor's norm, not counting weight decay: after less movement, float32 cannot distinguish two methods.
 MOVED = 1e-3
 SAMPLED = 64  # entries of a run's weights that are compared before all are
-KEYS = 8  # of these, by which runs are sorted
-NEIGHBOURS = 32  # in that order, which each run is compared with
-ALIKE = 0.4  # share of the sample that has to be near: fewer than half of the numbers were changed
-LEAST_ENTRIES = 8  # of a tensor whose equality says something
-LEAST_STEPS = 3  # before that, two methods may move the readout alike
+KEYS = 8  # sampled entries by which runs are sorted
+NEIGHBOURS = 32  # each run is compared with so many neighbours in that order
+ALIKE = 0.4  # share of the sample that must be near: fewer than half of the numbers were changed
+LEAST_ENTRIES = 8  # equality of a smaller tensor is no evidence
+LEAST_STEPS = 3  # in fewer steps, two methods may move the readout equally
 MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is kept of a run: digests of its trained tensors, and a sample of its weights with the way that they went."""
+    """The data kept of a run: digests of its trained tensors, and a sample of its weights with a scale.
+
+    The scale is the distance that the weights moved in training.
+    """
 
     record: RunRecord
     digests: Mapping[str, str]
@@ -57,9 +61,10 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return run id → id of another run that holds almost the same weights → what both share, in words.
+    """Return run id → id of another run with almost the same weights → a description of what they share.
 
-    Runs of which one is adopted, or whose initial weights cannot be drawn here, are compared through the other's.
+    A pair with an adopted run, or with one whose initial weights cannot be drawn here, is compared by the other run's
+    initial weights.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
@@ -80,7 +85,7 @@ def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
     digests = {name: _digest(held[name]) for name in large} if initial and _has_steps(record) else {}
     shapes = hashlib.sha256(repr([(name, tuple(held[name].shape)) for name in sorted(held)]).encode()).hexdigest()
     sample = _sampled(held, shapes)
-    # of an adopted run nobody knows how far its weights went
+    # it is not known how far the weights of an adopted run have moved
     way = np.abs(sample - _sampled(initial, shapes)) if initial.keys() == held.keys() else np.abs(sample) / 10
     scale = float(np.median(way[way > 0])) if way.any() else 0.0
     return _Trained(record, digests, shapes, sample, scale)
@@ -94,8 +99,8 @@ def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
 
 
 def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
-    """Return the floating-point tensors of a run's final weights; none where they cannot be read."""
-    with contextlib.suppress(RegistryError):  # what is wrong with the file is reported where the run is measured
+    """Return the floating-point tensors of a run's final weights; empty if they cannot be read."""
+    with contextlib.suppress(RegistryError):  # recomputing the run reports what is wrong with the file
         path = tracker.artifact(run_id, schema.FINAL)
         tensors = load_tensors(path) if path else {}
         return _floating(tensors)
@@ -111,7 +116,7 @@ def _are_finite(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def initial_weights(spec: RunSpec) -> Mapping[str, Tensor]:
-    """Return the initial weights that the specification gives; empty where they are not known here."""
+    """Return the initial weights that the specification gives; empty if they are not known here."""
     if spec.weights:
         return {}
     options = tuple(sorted(spec.architecture_options.items()))
@@ -124,30 +129,33 @@ def _drawn(architecture: str, options: tuple, dataset: str, seed: int, shallow: 
     spec = RunSpec("bp", architecture, dataset, seed, 1, architecture_options=dict(options), control=control)
     try:
         network = build_network(spec, datasets.get(dataset).card)
-    except Exception:  # code of another package: what is wrong with it is reported where the run is measured
+    except Exception:  # third-party code: recomputing the run reports what is wrong with it
         return {}
     return _floating({name: tensor.detach() for name, tensor in network.state_dict().items()})
 
 
 def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> list[str]:
-    """Return the names of tensors that training moved; all where the initial weights are not those of this network."""
+    """Return the names of the tensors that training moved.
+
+    All names are returned if the initial weights are not those of this network.
+    """
     if {name: tensor.shape for name, tensor in held.items()} != {n: tensor.shape for n, tensor in initial.items()}:
         return sorted(held)
     drawn = [name for name in sorted(held) if initial[name].any()]
     moved = [name for name in drawn if _has_moved(held[name].reshape(-1), initial[name].reshape(-1))]
-    # a tensor that begins at zero has no scale of its own
+    # a tensor that begins at zero has no scale
     return moved and sorted([*moved, *(name for name in held if name not in drawn and held[name].any())])
 
 
 def _has_moved(held: Tensor, initial: Tensor) -> bool:
-    """Return whether more happened to a tensor than weight decay, which shrinks it in every run alike."""
+    """Return whether a tensor changed by more than weight decay, which shrinks it in every run equally."""
     held, initial = held.double(), initial.double()
     shrunk = initial * (held @ initial / (initial @ initial))
     return bool((held - shrunk).norm() > MOVED * held.norm())
 
 
 def _has_steps(record: RunRecord) -> bool:
-    """Return whether the run took enough steps for methods to move apart; the state that it recorded says how many."""
+    """Return whether the run took enough steps for methods to differ, by its recorded state."""
     step = schema.sealed_step(record.digests)
     return record.spec.epochs * (step or LEAST_STEPS) >= LEAST_STEPS
 
@@ -157,12 +165,11 @@ def _digest(tensor: Tensor) -> str:
 
 
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
-    """Return the largest distance of a tensor that both trained, by medians, which a few numbers do not move.
+    """Return the largest median distance of a tensor that both runs trained.
 
-    It is |a − b| over |a − a₀|. Of a way shorter than SHORT of the initial weights it is enlarged in proportion: what two methods
-    have in common at the first step moves them apart in the second order alone.
-
-    Infinity where the tensors that both trained have fewer than SAMPLED entries.
+    It is |a − b| over |a − a₀|. If a tensor moved by less than SHORT of the initial weights, the distance is enlarged
+    in proportion, because two methods with the same first step differ only in second order. It is infinity if the
+    tensors that both trained have fewer than SAMPLED entries.
     """
     names = [name for name in trained_names(one, initial) if name in trained_names(other, initial)]
     if sum(one[name].numel() for name in names) < SAMPLED:
@@ -177,14 +184,14 @@ def _apart(one: Tensor, other: Tensor, initial: Tensor) -> float:
     return off / way * max(1.0, SHORT * size / way) if way else float("inf")
 
 
-# Which pairs of runs are compared at all.
+# Which pairs of runs are compared.
 
 
 def may_be_near(one: RunSpec, other: RunSpec) -> bool:
     """Return whether two honest runs may have almost the same weights, so that nearness is no finding.
 
-    They may where both are adopted (models are trained further from one file), where they differ in numbers alone (one method,
-    seed, control, architecture and data set), and where every trained part of both gets the exact gradient on one seed.
+    They may if both are adopted (models are fine-tuned from one file), if they differ only in numbers (one method,
+    seed, control, architecture and data set), or if every trained part of both gets the exact gradient on one seed.
     """
     if one.weights and other.weights:
         return True
@@ -199,7 +206,7 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 
 
 def effective_control(spec: RunSpec) -> str:
-    """Return the control under its plainest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
+    """Return the control by its simplest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
     trained = depth(spec.control)
     if trained is not None and trained == spec.architecture_options.get("num_blocks"):
         return "none"
@@ -211,7 +218,10 @@ def _without_control(spec: RunSpec) -> tuple[object, ...]:
 
 
 def _exact_blocks(spec: RunSpec) -> int | None:
-    """Return how many blocks the run trained, if all that it trained got the exact gradient: its weights are then those of bp."""
+    """Return how many blocks the run trained, if everything it trained got the exact gradient, else None.
+
+    The weights of such a run are those of bp.
+    """
     initial = initial_weights(spec)
     try:
         sites = methods.CATALOG.get(spec.method).card.exact_sites
@@ -226,7 +236,7 @@ def _exact_blocks(spec: RunSpec) -> int | None:
 
 
 def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
-    """Yield the pairs whose every trained tensor is nearer than LIMIT, of those whose samples are."""
+    """Yield the pairs whose samples are near and whose every trained tensor is nearer than LIMIT."""
     groups: dict[str, list[_Trained]] = {}
     for run in runs:
         groups.setdefault(run.shapes, []).append(run)
@@ -245,13 +255,13 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
 
 def _near_text(changed: int, total: int, apart: float) -> str:
     return (
-        f"but for {changed:,} of {total:,} numbers: {apart:.2g} of the way from the initial weights apart, and two honest runs "
-        f"end at least {NEAREST_HONEST:g} apart"
+        f"except for {changed:,} of {total:,} numbers: their distance is {apart:.2g} of the distance from the initial weights, "
+        f"and that of two honest runs is at least {NEAREST_HONEST:g}"
     )
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
-    """Return pairs whose samples are near, each pair once: neighbours in the order of one of KEYS sampled entries."""
+    """Return pairs whose samples are near, each pair once: neighbours in the order of a sampled entry."""
     if len(runs) < 2:
         return []
     samples = np.stack([run.sample for run in runs])
@@ -271,7 +281,7 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
 
 
 def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
-    """Yield pairs of runs of which a trained tensor is the same bit by bit, though method or seed are not.
+    """Yield pairs of runs with a bitwise equal trained tensor although their method or seed differs.
 
     Controls of one method and seed are left out: a method that learns locally trains the same embedding under each.
     """
@@ -281,7 +291,7 @@ def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Train
             holders.setdefault((name, digest), []).append(run)
     shared: dict[tuple[str, str], tuple[_Trained, _Trained, list[str]]] = {}
     for (name, _), same in holders.items():
-        # one run of each method, seed, architecture and data set stands for the others: their number may be large
+        # one run per method, seed, architecture and data set represents the others, which may be many
         alone = list({_without_control(run.record.spec): run for run in same}.values())
         for place, one in enumerate(alone[:NEIGHBOURS]):
             for other in alone[place + 1 : NEIGHBOURS]:
@@ -290,5 +300,5 @@ def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Train
                     shared.setdefault(key, (one, other, []))[2].append(name)
     for one, other, names in shared.values():
         several = len(names) > 1
-        text = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, as {', '.join(names[:3])}"
+        text = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, e.g. {', '.join(names[:3])}"
         yield one, other, text

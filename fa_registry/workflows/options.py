@@ -1,4 +1,4 @@
-"""What a verb is asked, in the parts that verbs share: which runs, by which rules, measured how, where, and which pages."""
+"""The options that commands share: which runs, by which rules, how recomputed, where, and which pages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class RunSelector:
-    """Which runs: all of a study, all of an experiment, or these. study: a shipped one's name, or a study.toml or its folder.
+    """Which runs: all of a study, all of an experiment, or single ones.
 
-    overrides: of the study, see studies.study.load_study. Its file is read when it is first needed, and then never again.
+    The study's file is read once, when it is first needed.
+
+    Attributes:
+        study: the name of a built-in study, a study.toml or its folder.
+        overrides: of the study, see studies.study.load_study.
     """
 
     study: str = ""
@@ -32,29 +36,34 @@ class RunSelector:
 
     @property
     def ways(self) -> list[str]:
-        """In which ways runs are chosen, as options of the command line."""
+        """Return the options of the command line by which runs are chosen."""
         given = {"--study": self.study, "--experiment": self.experiment, "--run": self.run_ids}
         return [name for name, value in given.items() if value]
 
     @property
     def device(self) -> str:
-        """Where the study trains, as it was typed."""
+        """Return the device of the study, as it was typed."""
         return str(self.overrides.get("device", ""))
 
     @cached_property
     def file(self) -> StudyFile:
-        """The study's file. Raises UnknownName, InvalidFields where it is no TOML."""
-        from fa_registry.studies.study import read_study  # torch, which a report of a file needs not
+        """Return the study's file. Raises UnknownName, or InvalidFields if it is not TOML."""
+        from fa_registry.studies.study import read_study  # imports torch, which a report from a file does not need
 
         return read_study(self.study)
 
     @cached_property
     def as_asked(self) -> Study:
-        """The study with the overrides. Raises UnknownName, InvalidFields that names all that is wrong."""
+        """Return the study with the overrides.
+
+        Raises:
+            UnknownName: there is no such study.
+            InvalidFields: names everything that is wrong.
+        """
         return self.variant({})
 
     def variant(self, more: Mapping[str, Any]) -> Study:
-        """The same study with more overrides than were asked for."""
+        """Return the same study with additional overrides."""
         from fa_registry.studies.study import expanded
 
         return expanded(self.file, {**self.overrides, **more})
@@ -62,10 +71,13 @@ class RunSelector:
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """What runs are judged by. edition, or several editions: see editions.chosen_editions; thresholds: of the leading one.
+    """The rules and waivers that runs are judged by.
 
-    waivers: a file; empty: the one that the study names, if it names one. strict: by the published code's reading, instead of
-    an edition.
+    Attributes:
+        edition, editions: see editions.chosen_editions.
+        thresholds: of the leading edition.
+        waivers: a file; empty: the one that the study names, if any.
+        strict: judge as the published code does, instead of by an edition.
     """
 
     edition: str = ""
@@ -77,9 +89,13 @@ class JudgingOptions:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What an executor of a cluster is asked for, as typed. address: where it is; the others: of one run.
+    """Resources to request from a cluster's executor, as typed.
 
-    gpus: a share of one card; empty: an eighth where runs train on a card. memory: `4GiB`; empty: whatever it takes.
+    Attributes:
+        address: address of the cluster.
+        cpus: cores of one run.
+        gpus: share of one card for one run; empty: an eighth if runs train on a card.
+        memory: of one run, `4GiB`; empty: no reservation.
     """
 
     address: str = ""
@@ -90,13 +106,17 @@ class Cluster:
 
 @dataclass(frozen=True)
 class RemeasureOptions:
-    """How figures come about. trust_logged: as they were logged, whose files are checked by their digests; else measured again.
+    """How metrics are obtained: recomputed, or trusted as they were logged.
 
-    jobs: processes that measure, 0: one a core where it pays. replay: what is trained again, `auto`, `all`, `off` or so many steps
-    of every run. nonce: by which `auto` chooses the runs that are trained again to their end; empty: a new one. whole: the ids of
-    the chosen runs, where they were chosen already.
-    device: which of several cards measures what was trained on one, `cuda:1`. executor: who measures; empty: this machine.
-    factories: of models of others' own loops, which may be imported: see workflows.user_loops.
+    Attributes:
+        trust_logged: use the logged metrics, whose files are checked by their digests.
+        jobs: number of measuring processes; 0: one per core if that saves time.
+        replay: what is trained again: `auto`, `all`, `off` or a number of steps of every run.
+        device: which of several cards recomputes the runs that were trained on one, e.g. `cuda:1`.
+        executor: where runs are recomputed; empty: this machine.
+        factories: trusted functions that build the models of user-supplied loops, see workflows.user_loops.
+        nonce: by which `auto` chooses the runs that it trains again to the end; empty: a new one.
+        whole: ids of the chosen runs, if they were chosen already.
     """
 
     trust_logged: bool = False
@@ -115,7 +135,13 @@ LOGGED = RemeasureOptions(trust_logged=True)
 
 @dataclass(frozen=True)
 class StoreLocation:
-    """Where runs and data are. store: tracking URI; experiment: of new runs; data_root: folder of data sets that need files."""
+    """Where runs and data are.
+
+    Attributes:
+        store: tracking URI.
+        experiment: of new runs.
+        data_root: folder of data sets that need files.
+    """
 
     store: str = ""
     experiment: str = ""
@@ -128,7 +154,7 @@ class StoreLocation:
 
 @dataclass(frozen=True)
 class ReportOutput:
-    """What is written to look at. out: folder; templates: folder of the user's own, by file name."""
+    """Where pages are written. out: folder; templates: folder of the user's templates, by file name."""
 
     out: str = "reports"
     templates: str = ""
@@ -139,8 +165,8 @@ class ReportOutput:
 
 
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
-    """What would show only when the work is done is added to `problems`."""
-    from fa_registry.reporting.render import output_conflicts, template_problems  # jinja2, which `--help` needs not
+    """Add to `problems` what would otherwise fail only after the work is done."""
+    from fa_registry.reporting.render import output_conflicts, template_problems  # jinja2, not needed for `--help`
 
     if pages.own_templates:
         problems += template_problems(pages.own_templates)
@@ -152,9 +178,9 @@ def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
 
 
 def _try_writing(out: Path) -> None:
-    """UsageError where nothing can be written below `out`, as a trial shows that leaves nothing behind.
+    """Raise UsageError if a trial shows that nothing can be written below `out`.
 
-    Rights alone do not tell: root has all of them, and is refused all the same by a read-only disk.
+    The trial leaves no files. Access rights are not enough: root has all of them, but cannot write to a read-only disk.
     """
     there = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
     try:
@@ -167,19 +193,23 @@ def _try_writing(out: Path) -> None:
 
 
 def as_list(names: Any) -> tuple[Any, ...]:
-    """Several names or numbers as they may be given: `a,b`, one alone, or any iterable of them."""
+    """Return several names or numbers as a tuple, from `a,b`, a single one, or any iterable of them."""
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(",") if name.strip())
     return tuple(names) if isinstance(names, Iterable) else (names,)
 
 
 def overrides(epochs: Any = "", seeds: Any = (), device: str = "", data: str = "", scale: Any = "") -> dict[str, Any]:
-    """What is replaced in a study."""
+    """Return the values that replace those of a study."""
     return {"epochs": epochs, "seeds": list(as_list(seeds)), "device": device, "data": data, "scale": scale}
 
 
 def spec_fields(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run specification; settings: more of them by name, and options, `architecture.d_hidden`, `method.…`."""
+    """Return the fields of a run specification.
+
+    Args:
+        settings: more fields by name, and options, `architecture.d_hidden`, `method.…`.
+    """
     raw: dict[str, Any] = {**fields, "method_options": {}, "architecture_options": {}}
     for name, value in settings.items():
         owner, dot, option = name.partition(".")

@@ -1,4 +1,4 @@
-"""The verbs list and card: every method, architecture, data set, diagnostic, analysis, edition, study and template there is."""
+"""The commands list and card: plug-ins of every kind, analyses, editions, studies and templates."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CATALOGS = {
     "diagnostics": diagnostics.CATALOG,
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
-IMPORT_SECONDS = 60.0  # that a package may take to be imported
-PART = "taken in by pages."  # of a template that is no page of its own
+IMPORT_SECONDS = 60.0  # limit for the import of a package
+PART = "taken in by pages."  # ends the description of a template that pages include
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import what other packages bring to these families each in a process of its own, which may hang or end there.
+    """Import third-party plug-ins of these kinds, each in a separate process, which may hang or end.
 
-    What does is refused here from then on, with its reason.
+    A plug-in that does is disabled in this process, with the reason.
     """
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
@@ -46,14 +46,14 @@ def check_plugin_imports(*families: str) -> None:
 
 
 def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-    """In the other process. An error that is told there is told here too."""
+    """Import a plug-in in the other process; ignore errors that the same call raises in this process too."""
     family, name = place
     with contextlib.suppress(RegistryError):
         PLUGGED[family].get(name)
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """name, line and file of every member of a family; UnknownName for another family."""
+    """Return name, line and file of every plug-in of a kind; raise UnknownName for an unknown kind."""
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
     if family in PLUGGED:
@@ -65,7 +65,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
     if family == "editions":
         from fa_registry.protocol.rules import load_edition, shipped
 
-        for name in shipped():  # a variant lives in the file of its edition: `2026-05:strict` in 2026-05.toml
+        for name in shipped():  # a variant is in the file of its edition: `2026-05:strict` in 2026-05.toml
             yield name, load_edition(name).title, bundled_files.editions() / f"{name.partition(':')[0]}.toml"
     elif family == "studies":
         from fa_registry.studies import study
@@ -81,7 +81,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
             yield name, text.partition("\n")[0], bundled_files.templates() / name
     elif family == "analyses":
         for name, analyser in analyses.CATALOG.members().items():
-            typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
+            typed = name.replace("_", "-")  # as `fa-registry analyse` expects it
             yield typed, analyser.question, analyses.CATALOG.location(name).file
     else:
         for name, member in CATALOGS[family].members().items():
@@ -91,9 +91,12 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
 
 
 def card_of(name: str, family: str = "") -> dict[str, Any]:
-    """The card of the member of this name as plain data, with `family` and `file`; of that family where one is given.
+    """Return the card of a plug-in as plain data, with `family` and `file`.
 
-    Raises UnknownName with the nearest name. Where two families hold the name, the methods' comes first.
+    If two kinds have the name and `family` is not given, the kind that comes first in CATALOGS is used, methods first.
+
+    Raises:
+        UnknownName: there is none; names the nearest name.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)
@@ -101,6 +104,6 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
     for kind, catalog in catalogs.items():
         plain, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
         if plain in catalog.names():
-            member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a card of its own
+            member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a separate card
             return {"family": kind, "file": catalog.location(plain).file, **jsonio.encode(member.card)}
     raise UnknownName("name", name, [known for catalog in catalogs.values() for known in catalog.names()])

@@ -1,7 +1,8 @@
-"""How long runs take here: a part of an epoch and all measurements of every kind of run are timed, and nothing is written.
+"""Estimate how long runs take here: time a part of an epoch and all measurements of every kind of run.
 
-As many processes time them as will train at a time, so that what these cost each other is in the times. On the CPU the times are
-processor seconds: other work on this machine does not change them, and `Probe.waiting` says how much there was of it.
+Nothing is written. As many processes are timed at once as will train at once, so that the times include their effect on
+each other. On the CPU the times are processor seconds: other work on this machine does not change them, and
+`Probe.waiting` is the share of time spent waiting for a processor.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import default_executor, on_gpu
 
-BUDGET_SECONDS = 90.0  # of work of one process, however long it waits for a processor; checked before every kind of run
-STEPS = 5  # that are timed at least, where an epoch has so many
-STEPS_SECONDS = 0.5  # for which steps are timed at least, unless the epoch ends before
+BUDGET_SECONDS = 90.0  # work of one process, waiting for a processor not counted; checked before every kind of run
+STEPS = 5  # least number of timed steps, if an epoch has so many
+STEPS_SECONDS = 0.5  # least time of the timed steps, unless the epoch ends before
 
 Clock = Callable[[], tuple[float, float]]
 
@@ -50,27 +51,32 @@ def clock() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RunTime:
-    """Seconds of the parts of a run. training, measuring: of one epoch; final: of what is measured at the end alone."""
+    """Times of the parts of a run, in seconds.
+
+    Attributes:
+        training, measuring: of one epoch.
+        final: of the measurements that are made only at the end.
+    """
 
     training: float
     measuring: float
     final: float
 
     def of(self, epochs: int) -> float:
-        """Return the seconds of a run of so many epochs, which is measured before the first one too."""
+        """Return the seconds of a run of so many epochs; it is also measured before the first one."""
         return epochs * (self.training + self.measuring) + self.measuring + self.final
 
 
 @dataclass
 class Probe:
-    """What was timed.
+    """The timings.
 
     Attributes:
-        times: of every kind of run, by its identity.
+        times: time of every kind of run, by its identity.
         failures: kind → why it cannot be run.
         reasons: kind → why it was not timed.
-        wall: seconds of the clock in which all this was timed.
-        cpu: processor seconds of the same time; equal to `wall` where a card does the work.
+        wall: wall-clock seconds of all timings.
+        cpu: processor seconds of the same; equal to `wall` on a GPU.
     """
 
     times: dict[str, RunTime] = field(default_factory=dict)
@@ -81,7 +87,7 @@ class Probe:
 
     @property
     def waiting(self) -> float:
-        """Share of the probe's time in which its processes waited for a processor."""
+        """Return the share of the probe's time in which its processes waited for a processor."""
         return max(0.0, 1 - self.cpu / self.wall) if self.wall else 0.0
 
     def seconds(self, specs: Iterable[RunSpec]) -> list[float] | None:
@@ -90,7 +96,7 @@ class Probe:
         return None if any(known is None for _, known in found) else [known.of(epochs) for epochs, known in found]
 
     def add(self, other: Probe) -> None:
-        """Take over what another process has timed."""
+        """Add the timings of another process."""
         self.times |= other.times
         self.failures |= other.failures
         self.reasons |= other.reasons
@@ -98,13 +104,16 @@ class Probe:
 
 
 def kind(spec: RunSpec) -> RunSpec:
-    """Return the run that stands for all whose steps compute the same: with other seeds, epochs and strengths of a penalty."""
+    """Return the run that represents all runs with the same steps.
+
+    Such runs differ in seed, number of epochs and penalty strength.
+    """
     return dataclasses.replace(spec, seed=0, epochs=2, penalty=0.01 if spec.penalty else 0.0)
 
 
 @dataclass(frozen=True)
 class ProbeJob:
-    """What one process times. root: folder of data sets. device: which of several cards. budget: seconds."""
+    """The work of one process. root: folder of data sets; device: one of several cards; budget: seconds."""
 
     kinds: tuple[RunSpec, ...]
     root: Path | None = None
@@ -119,7 +128,10 @@ def probe(
     device: str = "",
     budget: float = BUDGET_SECONDS,
 ) -> Probe:
-    """Time every kind of run among `specs` with as many processes as will train `at_once`, one a core at most."""
+    """Time every kind of run in `specs`, with as many processes as will train at once.
+
+    There is at most one process per core.
+    """
     kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
     jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
@@ -152,7 +164,7 @@ def _name(spec: RunSpec) -> str:
 def probing_steps(
     job: ProbeJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, Probe]:
-    """Time the job's kinds of runs. `report` hears the place of each and what was found."""
+    """Time the job's kinds of runs. `report` receives the index of each and its result as text."""
     with on_device(job.device):
         probed, data = Probe(), _Data(job.root)
         stopwatch = Stopwatch(device_of(job.kinds[0].device_class))
@@ -164,8 +176,8 @@ def probing_steps(
 
 
 def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
-    """Time one kind of run within the seconds that are left; return what was found, in words."""
-    used_up = "the seconds for timing were used up before"
+    """Time one kind of run within the remaining seconds; return the result as text."""
+    used_up = "the time budget was already used up"
     if left <= 0:
         probed.reasons[spec.identity] = used_up
         return f"not timed: {used_up}"
@@ -185,7 +197,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         return f"cannot be run: {error}"
     probed.wall, probed.cpu = probed.wall + stopwatch.wall, probed.cpu + stopwatch.cpu
     if found is None:
-        probed.reasons[spec.identity] = "its steps take too long to be timed within the seconds for it"
+        probed.reasons[spec.identity] = "its steps take too long for the time budget"
         return f"not timed: {probed.reasons[spec.identity]}"
     probed.times[spec.identity] = found
     step = 1000 * found.training / batches(task)
@@ -193,7 +205,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
 
 
 class _Data:
-    """The splits of one data set at a time, read as training reads them; decoded images are not kept."""
+    """The splits of the current data set, read as training reads them; decoded images are not kept."""
 
     def __init__(self, root: Path | None):
         self._root = root
@@ -202,7 +214,7 @@ class _Data:
     def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits]:
         """Return the card, and the splits on the run's device."""
         if self._known is None or self._known[0] != spec.dataset:
-            self._known = None  # two CIFARs need not be in memory at once
+            self._known = None  # frees the memory before the next data set is loaded
             dataset = uncached(datasets.get(spec.dataset))
             splits = dataset.load(device_of(spec.device_class), self._root, spec.seed)
             self._known = (spec.dataset, dataset.card, splits)
@@ -217,14 +229,14 @@ def uncached(dataset: Dataset) -> Dataset:
 
 
 class Stopwatch:
-    """Times work: in processor seconds on a CPU, by the wall clock where a card does the work."""
+    """Times work: in processor seconds on a CPU, by the wall clock on a GPU."""
 
     def __init__(self, device: torch.device, clock: Clock = clock):
         self._device, self._clock = device, clock
         self.wall = self.cpu = 0.0
 
     def now(self) -> tuple[float, float]:
-        """Return both clocks after all work that was given to a card."""
+        """Return both clocks after all work on a card has finished."""
         if self._device.type == "cpu":
             return self._clock()
         torch.cuda.synchronize(self._device)
@@ -236,7 +248,7 @@ class Stopwatch:
         return self.now()[1] - began[1]
 
     def time(self, work: Callable[[], object]) -> float:
-        """Return the seconds of this work, and count its time."""
+        """Return the seconds of this work, and add them to the total."""
         wall, cpu = self.now()
         work()
         wall_after, cpu_after = self.now()
@@ -251,18 +263,18 @@ def batches(task: Task) -> int:
 
 
 def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
-    """Time a part of an epoch and the measurements of a task; None if `left` seconds are too few for that."""
+    """Time a part of an epoch and the measurements of a task; None if `left` seconds are not enough."""
     trainer = Trainer(task)
     first = stopwatch.time(
         lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
     )
-    # passes over the test set and a few steps at least: this decides whether it is timed, and is no part of the time
+    # these passes over the test set and first steps decide whether it is timed, and are not part of the time
     if first * (STEPS + len(task.splits.test_labels) / task.spec.recipe.batch_size) > left:
         return None
     training = training_seconds(trainer, stopwatch)
-    measured = measure(task)  # the first one draws what the later ones use
+    measured = measure(task)  # the first measurement also draws what later ones reuse
     measuring = stopwatch.time(lambda: measure(task))
-    if is_third_party(task.spec):  # its reference gradient is checked after every so many epochs
+    if is_third_party(task.spec):  # its reference gradient is checked at intervals of several epochs
         plain = stopwatch.time(lambda: measure(task, objection=""))
         measuring = plain + max(0.0, measuring - plain) / EVERY
     final = stopwatch.time(lambda: with_final(measured, task, initial=trainer.initial))
@@ -270,7 +282,7 @@ def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
 
 
 def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
-    """Return the seconds of an epoch's training: whole, or with the mean of its timed steps for those that were left out."""
+    """Return the seconds of an epoch's training: the mean of the timed steps counts for untimed ones."""
     count = batches(trainer.task)
     taken, seconds = 0, 0.0
 

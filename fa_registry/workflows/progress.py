@@ -1,8 +1,8 @@
-"""Progress of many jobs: a line for every run that ends, in Python's log, and bars on the terminal of whoever listens.
+"""Progress of many jobs: a log line for every run that ends, and bars on a terminal.
 
-Where there is no terminal (a log file, a pipe), a run that trains has a line when it begins and then now and again: nobody
-could tell a long epoch from a process that hangs. The command line prints the log on standard error. In Python nothing is
-printed unless `logging` is told to.
+Without a terminal (a log file, a pipe), a training run logs a line at its first epoch and then at intervals, so that a
+long epoch can be distinguished from a hanging process. The command line prints the log on standard error. In Python
+nothing is printed unless `logging` is configured to.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fa_registry.workflows.rule_monitor import fired_text
 LOG = logging.getLogger(__name__)
 
 
-LINES = 10  # of a run that trains, about, where there is no terminal
-EPOCHS_APART = 10  # no line sooner than that
-SECONDS_APART = 60.0  # but where an epoch takes so long
+LINES = 10  # approximate number of lines of a training run without a terminal
+EPOCHS_APART = 10  # least distance of two lines
+SECONDS_APART = 60.0  # after so long, a line is logged at the next epoch
 
 
 def duration(seconds: float | None) -> str:
@@ -39,27 +39,28 @@ def duration(seconds: float | None) -> str:
 
 
 class TimeLeft:
-    """Estimate the time left of many jobs from the epochs that were trained since the start.
+    """Estimate the time left of many jobs from the epochs trained since the start.
 
-    A job that has not begun counts as long as the mean of those that have. Epochs from before a resume are not work of now.
+    A job that has not begun counts as long as the mean of those that have. Epochs trained before a resume are not
+    counted.
     """
 
     def __init__(self, jobs: int):
         self._jobs = jobs
-        self._epochs: dict[int, tuple[int, int, int]] = {}  # job → epochs at its first report, done, in all
+        self._epochs: dict[int, tuple[int, int, int]] = {}  # job → epochs at its first report, done, total
         self._ended: set[int] = set()
 
     def report(self, index: int, epoch: int, epochs: int) -> None:
-        """Note how far a job is."""
+        """Record how far a job is."""
         first = self._epochs.get(index, (epoch,))[0]
         self._epochs[index] = (first, epoch, epochs)
 
     def end(self, index: int) -> None:
-        """Note that a job has ended, however it did."""
+        """Record that a job has ended, for any reason."""
         self._ended.add(index)
 
     def seconds(self, elapsed: float) -> float | None:
-        """Return the seconds left after `elapsed` ones; None before anything is done."""
+        """Return the seconds left after `elapsed` ones; None before any epoch is done."""
         known = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
         mean = sum(known.values()) / len(known) if known else 1
         total = sum(known.get(index, mean) for index in range(self._jobs))
@@ -93,7 +94,7 @@ class Progress:
             disable=not self._drawn,
         )
         self._lines: dict[int, TaskID] = {}
-        self._told: dict[int, float] = {}  # when each run last had a line of its own
+        self._told: dict[int, float] = {}  # when each run last logged a line
         self._fired: dict[int, set[str]] = {}
         self._finished = 0
         self._left = TimeLeft(len(names))
@@ -109,7 +110,7 @@ class Progress:
         self._bars.stop()
 
     def show(self, event: JobEvent) -> None:
-        """Advance the job's bar, or tell its end."""
+        """Advance the job's bar, or log its end."""
         if event.kind == "progress":
             self._advance(event)
             return
@@ -142,7 +143,7 @@ class Progress:
         self._bars.update(self._lines[event.index], completed=epoch, note=joined(note, *fired))
 
     def _report_fires(self, index: int, fired: Mapping[str, int]) -> None:
-        """A line for every rule that this job had not told of, as it happens: the bar has room for their names only."""
+        """Log a line for every rule that fired for the first time; the bar has space only for names."""
         known = self._fired.setdefault(index, set())
         news = {code: epoch for code, epoch in fired.items() if code not in known}
         known.update(news)
@@ -150,7 +151,10 @@ class Progress:
             self._report(index, fired_text(news))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
-        """Its first epoch and every n-th, and one that ends long after the last line; the last epoch has the run's end."""
+        """Return whether to log a line: at the first epoch, every n-th, and after a long pause.
+
+        The last epoch has no line, because the end of the run is logged.
+        """
         now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
         due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
         if due:
@@ -158,7 +162,7 @@ class Progress:
         return due and epoch < epochs
 
     def _text_left(self) -> str:
-        """Return `about 12 min left` of all jobs; empty before anything is done, and at the end."""
+        """Return `about 12 min left` of all jobs; empty before any is done, and at the end."""
         seconds = self._left.seconds(time.monotonic() - self._started)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 

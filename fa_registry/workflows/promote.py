@@ -1,4 +1,4 @@
-"""The promote verb: a judged run's final weights become a version of a registered model, its verdict travelling with it."""
+"""The promote command: register a judged run's final weights as a model version, with its verdict."""
 
 from __future__ import annotations
 
@@ -46,9 +46,14 @@ from fa_registry.workflows.stores import open_tracker
 
 @dataclass(frozen=True)
 class Promotion:
-    """promoted: False where the version was there already. aliases: those that were set now. reference: for load_model.
+    """Result of `run_promote`.
 
-    verdict, edition: those that decided. verdicts: of every edition of the audit, by its words.
+    Attributes:
+        reference: for load_model.
+        verdict, edition: the deciding ones.
+        promoted: False if the version already existed.
+        verdicts: by the description of every edition of the audit.
+        aliases: those that were set now.
     """
 
     name: str
@@ -63,14 +68,18 @@ class Promotion:
     despite: str = ""
 
 
-# What the newest audit said of one run, read back from the audit's own report and checked against its recorded digest.
+# The newest audit's verdict on one run, read from the audit's own report and checked against its recorded digest.
 
 
 def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
-    """The id of the newest audit of `run`, and what each of its editions says; `edition` first (else the audit's leading one).
+    """Return the id of the newest audit of `run`, and the verdict of each of its editions.
 
-    Raises UsageError with the command to type where the run was never audited, by other editions alone, or before its files
-    became what they are; IntegrityError where the audit's report, or the run, is not what was recorded.
+    The verdict of `edition` comes first, by default that of the audit's leading edition.
+
+    Raises:
+        UsageError: the run was never audited, was audited only by other editions, or its files changed since; names the
+            command to type.
+        IntegrityError: the audit's report, or the run, is not what was recorded.
     """
     audit_run_id = run.tags.get(schema.TAG_REPORT, "")
     if not audit_run_id:
@@ -84,7 +93,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
     setting = report.runs[place].record.spec.setting.identity
     if report.runs[place].record.digests != read_record(tracker, run).digests:
         raise UsageError(
-            f"run {run.run_id}: audit {audit_run_id} judged other files than it has now; judge it again: {_audit(run, edition)}"
+            f"run {run.run_id}: audit {audit_run_id} judged other files than the run has now; "
+            f"judge it again: {_audit(run, edition)}"
         )
     judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
     for other in report.opinions:
@@ -103,7 +113,7 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
 
 
 def _audit(run: StoredRun, edition: str) -> str:
-    """The command that judges the run, with its frozen control and its other seeds where it is of a study."""
+    """Return the command that judges the run; if it is of a study, with its control and its other seeds."""
     study = run.tags.get(schema.TAG_STUDY, "")
     chosen = ["--study", study] if study else ["--run", run.run_id]
     text = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
@@ -111,17 +121,19 @@ def _audit(run: StoredRun, edition: str) -> str:
 
 
 def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> None:
-    """Raise IntegrityError where the audit's report has other figures of a run than the run recorded."""
+    """Raise IntegrityError if the audit's report has other metrics of a run than the run recorded."""
     found = check_record(tracker, tracker.get(record.run_id), record)
     if found.state == "mismatch":
         raise IntegrityError(
-            f"audit {audit_run_id}: of run {record.run_id} ({record.name}) {'; '.join(found.details)}; audit it again"
+            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit it again"
         )
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
-    """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have, or is not what the edition
-    says when it is asked again about the report's own figures."""
+    """Raise IntegrityError if a built-in edition's verdict in the report is not that edition's.
+
+    Either its limits are not those of the edition, or the edition judges the report's own metrics differently.
+    """
     edition = load_edition(opinion.edition.name, {code: float(at) for code, at in opinion.edition.overrides.items()})
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
     wrong = [
@@ -131,21 +143,22 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
     ]
     if wrong:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
+            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} but judged by other limits: "
             f"{', '.join(wrong)}"
         )
     again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
-            f"figures are {again.label} by it"
+            f"run {run.run_id}: its newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
+            f"but that edition judges the report's own metrics as {again.label}"
         )
 
 
 def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
-    """Which edition's verdict decides. One with changed thresholds is not the edition: it can be told, it cannot decide.
+    """Return the edition whose verdict decides.
 
-    Nor can one that has a shipped edition's name and another digest: an audit's report can be changed in the store.
+    An edition with changed thresholds is shown but cannot decide. The same applies to one with a built-in edition's
+    name and another digest, because an audit's report can be changed in the store.
     """
     wanted = _reference(edition) if edition else None
     for judge in judged_by:
@@ -176,14 +189,23 @@ def run_promote(
     author: str = "",
     place: StoreLocation = StoreLocation(),
 ) -> Promotion:
-    """Register the run's final weights with card, feedback and specification; nothing is written before all is checked.
+    """Register the run's final weights with card, feedback and specification, after all checks.
 
-    run: an id or its beginning. name: of the registered model; aliases: beside the verdict's own. edition: whose verdict decides;
-    empty for the leading one of the newest audit. despite: why, where that verdict is a FAIL; author: of `despite`, empty for the
-    user's login name.
+    Every metric of the run is recomputed, as `verify` does. Nothing is written before all checks have passed.
 
-    Every figure of the run is measured again, as `verify` does. Raises InvalidFields, UsageError (not finished, not audited, a
-    FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
+    Args:
+        run: an id, or its first characters.
+        name: of the registered model.
+        aliases: set in addition to the alias of the verdict.
+        edition: whose verdict decides; empty: the leading one of the newest audit.
+        despite: the reason to promote a run whose verdict is FAIL.
+        author: of `despite`; empty: the user's login name.
+
+    Raises:
+        InvalidFields: names everything that is wrong with the arguments.
+        UsageError: the run is not finished or not audited, or is a FAIL without a reason.
+        IntegrityError: a file or a metric is not what was recorded.
+        StoreError: the store cannot be used.
     """
     check_text(name, aliases, despite)
     tracker = open_tracker(place.store, create=False, write=True)
@@ -193,17 +215,19 @@ def run_promote(
     deciding = judged[0]
     check_aliases(aliases, deciding)
     reason = check_override(stored, deciding, despite, author)
-    record = verified(tracker, stored, place.root)  # after the refusals that cost nothing
+    record = verified(tracker, stored, place.root)  # slow, therefore after the cheap checks
     card = _card(record, judged, audit_run_id, reason)
     name = name or model_name(record.spec, record.setting)
     registry, key = ModelRegistry(tracker.uri), promotion_key(card)
     versions = registry.versions(name)
     present = next((known for known in versions if known.tags.get(models.TAG_PROMOTION) == key), None)
     version = present or _register(tracker, registry, record, card, name)
-    # a version that was there keeps its place: a newer one may have taken the verdict's alias
+    # an existing version does not take back the verdict's alias, which a newer version may have now
     own = verdict_alias(deciding, bool(record.spec.weights))
     always = [ADOPTED] if record.spec.weights else []
-    taken = present and any(own in known.aliases for known in versions)  # not where a promotion was killed before it
+    taken = present and any(
+        own in known.aliases for known in versions
+    )  # no version has it if an earlier promotion was killed
     given = tuple(dict.fromkeys([*([] if taken else [own, *always]), *aliases]))
     for alias in given:
         registry.set_alias(version, alias)
@@ -236,7 +260,7 @@ def _card(
         opinions=judged,
         audit_run_id=audit_run_id,
         integrity=record.integrity,
-        # a file that was never recorded is nobody's evidence
+        # a file that was never recorded is no evidence
         digests={name: record.digests[artifact] for name, artifact in FILES.items() if artifact in record.digests},
         despite=despite,
         feedback=record.feedback,
@@ -249,7 +273,10 @@ def _card(
 def _register(
     tracker: Tracker, registry: ModelRegistry, record: RunRecord, card: ModelCard, name: str
 ) -> RegisteredVersion:
-    """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
+    """Upload the version's files as artifacts of the run, and register them as a model version.
+
+    A server accepts only a version that points to artifacts of a run.
+    """
     with process_ownership.temp_dir("fa_registry-promote-") as upload:
         folder = upload / FOLDER / "card"
         _copy(tracker, card, folder)
@@ -267,7 +294,7 @@ def _register(
 
 
 def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
-    """Copy the run's files into `folder`; IntegrityError unless each is there and the recorded one."""
+    """Copy the run's files into `folder`; raise IntegrityError unless all exist and are the recorded ones."""
     paths = {name: tracker.artifact(card.run_id, FILES[name]) for name in card.digests}
     missing = [FILES[name] for name, path in paths.items() if path is None]
     if missing:
@@ -300,23 +327,23 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
     return {tag: value for tag, value in tags.items() if value}
 
 
-# Whether a run may be promoted, and as what: everything that refuses a promotion before anything is written.
+# Checks before anything is written: whether a run may be promoted, and under which name and aliases.
 
 
 NAME = re.compile(
     r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII
 )  # MLflow refuses / and :, its queries cannot escape a quote
 ALIAS = re.compile(r"[\w-]{1,200}", re.ASCII)
-RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)  # by MLflow
+RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)  # names that MLflow reserves
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 VERDICT_ALIASES = ("pass", "warn", "fail", "incomplete", "control", ADOPTED)
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
-MAX_REASON = 1000  # characters, so that a description that begins with it holds the verdict too
+MAX_REASON = 1000  # characters, so that a description that begins with it has space for the verdict too
 
 
 def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
-    """Raise InvalidFields for whatever was typed that no run could make right, all at once."""
+    """Raise InvalidFields that names all arguments that are wrong for any run."""
     problems = []
     if name and not NAME.fullmatch(name):
         problems.append(
@@ -324,7 +351,7 @@ def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
         )
     for alias in aliases:
         if not ALIAS.fullmatch(alias) or RESERVED.fullmatch(alias):
-            problems.append(f"alias: expected letters, digits, _ and -, and neither latest nor v3, found {alias!r}")
+            problems.append(f"alias: expected letters, digits, _ and -, but not latest or v3, found {alias!r}")
     if despite is not None and not despite.strip():
         problems.append("despite: expected a reason, found none")
     if despite and len(despite) > MAX_REASON:
@@ -346,21 +373,29 @@ def check_finished(run: StoredRun) -> None:
 
 
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
-    """The run's record, measured again; IntegrityError where a file is not the recorded one or a figure comes out otherwise.
+    """Return the run's record with recomputed metrics.
 
-    Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
+    Metrics that this machine cannot reproduce (a GPU's, on a machine without one) are accepted: the card then states
+    `unverifiable`.
+
+    Raises:
+        IntegrityError: a file is not the recorded one, or a metric differs.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
-        raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
+        raise IntegrityError(f"run {run.run_id} ({run.name}): its recorded files have the status {record.status}")
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
     return record
 
 
 def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> PromotionOverride | None:
-    """The reason to keep; UsageError where one is needed and not given, or given and not needed."""
+    """Return the reason to keep.
+
+    Raises:
+        UsageError: a reason is needed and not given, or given and not needed.
+    """
     verdict = opinion.verdict
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
@@ -368,19 +403,20 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
                 f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
-                'if it shall be all the same, say why: --despite "reason", which is kept with the model'
+                'to promote it nevertheless, give a reason, which is kept with the model: --despite "reason"'
                 + "".join(f"\n  - {finding.sentence}" for finding in against)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) is {verdict.label}: there is nothing to promote it despite of; leave --despite out"
-        )
+        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --despite is not needed")
     return PromotionOverride(reason.strip(), author or _user())
 
 
 def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
-    """Raise InvalidFields for an alias that names another verdict than the model's, or one that no shipped edition gave."""
+    """Raise InvalidFields for an alias that names a verdict other than the model's.
+
+    The same applies to any verdict if no built-in edition gave the model's.
+    """
     verdict, own = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
     lies = [
         alias for alias in aliases if alias.lower() in VERDICT_ALIASES and (own or alias.lower() != verdict.outcome)
@@ -392,9 +428,12 @@ def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
 
 
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
-    """The alias that a verdict gives: its outcome, `pass`, by a shipped edition; else `pass-lenient-1a2b3c4d`.
+    """Return the alias of a verdict: its outcome, `pass`, or `pass-lenient-1a2b3c4d`.
 
-    adopted: whether the run was trained elsewhere. Where its verdict does not forbid to promote it, the alias is `adopted`.
+    The longer form is for an edition that is not built in.
+
+    Args:
+        adopted: whether the run was trained elsewhere. If its verdict permits a promotion, the alias is `adopted`.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
@@ -405,7 +444,10 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
-    """`dfa-pen-0.01--resmlp-256x4-digits-30-epochs`: from the labels of method and setting, valid for MLflow and in a shell."""
+    """Return a model name, e.g. `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
+
+    It is made of the labels of method and setting, and is valid for MLflow and in a shell.
+    """
     return f"{_slug(spec.method_label)}--{_slug(setting)}"[:200].rstrip("-.")
 
 
@@ -421,10 +463,10 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container's uid may have no name
-        raise UsageError("despite: this user has no name; say who decides with --author NAME") from error
+        raise UsageError("despite: this user has no name; name the person who decides with --author NAME") from error
 
 
-# The card of a promoted model in Markdown, from its record: whatever came from outside is escaped.
+# The card of a promoted model in Markdown, from its record; all text from outside is escaped.
 
 
 PROVENANCE = (
@@ -441,7 +483,10 @@ PROVENANCE = (
 
 
 def model_card_text(card: ModelCard, name: str) -> str:
-    """The card of a version of the registered model `name`. The reason of a promotion despite the verdict stands first."""
+    """Return the card of a version of the registered model `name`.
+
+    If the model was promoted despite its verdict, the reason comes first.
+    """
     lines = [*_head(card), "", *_facts(card, name)]
     for opinion in card.opinions:
         lines += ["", *_opinion(opinion)]

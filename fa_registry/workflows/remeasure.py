@@ -1,4 +1,4 @@
-"""Measuring many runs again: one after another here, or in several processes. What breaks one run is that run's own."""
+"""Recompute many runs, one after another or in several processes; an error in one affects no other."""
 
 from __future__ import annotations
 
@@ -72,14 +72,19 @@ from fa_registry.workflows.user_loops import of_own_loop
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
-# Starting a process takes 5 s of a core; measuring a run of the digits study again takes 1 s, and replaying an epoch of it 0.1 s.
+# Starting a process takes 5 s of a core, recomputing a run of the digits study 1 s, replaying an epoch of it 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
 
 
 @dataclass(frozen=True)
 class RemeasuredRun:
-    """A run's record, and what was drawn and taken again of it, where it was; or no record, and the `gap` that says why."""
+    """The result for one run: its record, or the reason why there is none.
+
+    Attributes:
+        redrawn: the result of its replay, if there was one.
+        exclusion: why there is no record.
+    """
 
     run: StoredRun
     record: RunRecord | None = None
@@ -88,11 +93,11 @@ class RemeasuredRun:
 
     @property
     def text(self) -> str:
-        """How it went, in one line; what taking steps again cost is said here and in no report, where it would be no fact."""
+        """Describe the result in one line, with the time of the replay, which no report contains."""
         if not self.record:
             return self.exclusion.reason
         again = self.redrawn
-        cost = f", {again.steps} steps again in {again.seconds:.2f} s" if again and again.steps else ""
+        cost = f", {again.steps} steps replayed in {again.seconds:.2f} s" if again and again.steps else ""
         return f"{self.record.integrity.state}{cost}"
 
 
@@ -103,10 +108,16 @@ def remeasure_all(
     data_root: Path | None = None,
     opened: Callable[[], Tracker] | None = None,
 ) -> list[RemeasuredRun]:
-    """Every run gathered, in the order given. measuring: as `checked_measuring` returns it.
+    """Recompute every run; return the results in the order of `runs`.
 
-    opened: how another process opens the tracker, where that is not by the address of a store. The figures do not depend on the
-    number of processes: each run is measured at its own thread count. Raises Interrupted on request.
+    The metrics do not depend on the number of processes: each run is recomputed with its own thread count.
+
+    Args:
+        measuring: as `checked_measuring` returns it.
+        opened: how another process opens the tracker; by default by the address of its store.
+
+    Raises:
+        Interrupted: a signal asked to stop.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -114,7 +125,7 @@ def remeasure_all(
     gathered = _with_third_party(
         tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
     )
-    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
+    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # finds equal weights
     by_id = {record.run_id: record for record in records}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
@@ -123,7 +134,7 @@ def remeasure_all(
 
 
 def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
-    """Return the same with the runs that are trained again to their end; the nonce that chooses them is logged."""
+    """Return the options with the runs that are trained again to the end; log the nonce that chooses them."""
     if measuring.whole is not None:
         return measuring
     measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
@@ -134,7 +145,7 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
+    """Return the options with numbers for typed values; errors are added to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -149,7 +160,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
     try:
         resolve(measuring.device)
     except ValueError as error:
-        if f"device: {error}" not in problems:  # of a study that is trained there too
+        if f"device: {error}" not in problems:  # the check of the study may have reported it
             problems.append(f"device: {error}")
     return dataclasses.replace(measuring, **numbers)
 
@@ -157,7 +168,11 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """there: gathers a run in another process."""
+    """Recompute the runs, in groups that import the same packages.
+
+    Args:
+        there: recomputes a run in another process.
+    """
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
@@ -165,7 +180,7 @@ def _each(
     for place, run in enumerate(runs):
         parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
     gathered: dict[int, RemeasuredRun] = {}
-    for packages, places in parts.items():  # those that import no other package first
+    for packages, places in parts.items():  # runs that import no third-party package first
         part = [runs[place] for place in places]
         outcomes = _part(tracker, part, there, measuring, data_root, bool(packages)) if part else []
         gathered |= dict(zip(places, outcomes, strict=True))
@@ -180,17 +195,19 @@ def _part(
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Gather runs that import the same packages.
+    """Recompute runs that import the same packages.
 
-    third_party: whether they import any. Such code may end its process, and the exit code of this one is an audit's answer. Where
-    this process has imported another package already, none of our metrics is measured in it.
+    Args:
+        third_party: whether they import any. Third-party code may end its process, and the exit code of this process is
+            an audit's answer. If this process has already imported another package, it computes none of the built-in
+            metrics.
     """
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
-        with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
+        with stop_on_signal() as stop:  # workers ignore Ctrl-C, this process handles it
             return _run(tracker, runs, there, count, stop, run_all)
 
     def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
@@ -202,7 +219,7 @@ def _part(
 def _on_a_cluster(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions
 ) -> list[RemeasuredRun]:
-    """Measured by the executor that was asked for, as a study is trained by it."""
+    """Recompute the runs by the requested executor, as it trains a study."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
     with executor.opened(resources) as room, stop_on_signal() as stop:
@@ -222,27 +239,34 @@ def _on_a_cluster(
 def _in_one_step(
     task: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
 ) -> Generator[None, None, RemeasuredRun]:
-    """The task as executors take work: a generator, which waits for no device."""
+    """Wrap the task as a generator for an executor; it waits for no device."""
     return task(run, stop, report)
     yield
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
-    """Return which other packages measuring a run imports, by its spec.json: a table anybody could edit.
+    """Return the third-party packages that recomputing a run imports.
 
-    factories: whether the model of a run that its author's own loop trained may be built, by code of the author's.
+    They are read from its spec.json, because a table can be edited.
+
+    Args:
+        factories: whether the model of a user-supplied loop may be built, by its author's code.
     """
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
         return packages_of(read_spec(path)) if path is not None else frozenset()
-    except RegistryError:  # it cannot be read, or names what is not installed: nothing of it is run but a factory
+    except RegistryError:  # unreadable, or something is not installed: only a factory can run
         return frozenset({OWN_LOOP}) if factories else frozenset()
 
 
 def _with_third_party(
     tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add what third-party diagnostics measure of the runs that were recomputed; `there` measures one in another process."""
+    """Add the metrics of third-party diagnostics to recomputed runs.
+
+    Args:
+        there: measures a run in another process.
+    """
     chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
     if not chosen or not diagnostics.CATALOG.third_party():
         return gathered
@@ -265,7 +289,7 @@ def _third_party_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Measurements:
-    """In a worker of its own: what the diagnostics of other packages measure of a run."""
+    """Return the metrics of third-party diagnostics for a run, measured in a separate worker."""
     tracker = opened()
     record = read_record(tracker, run)
     with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
@@ -286,7 +310,7 @@ def _remeasured(
 def remeasure_one(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
 ) -> RemeasuredRun:
-    """One run gathered; whatever goes wrong with it is told, not raised: the other runs go on."""
+    """Recompute one run; an error becomes its exclusion, so that the other runs continue."""
     try:
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
@@ -299,7 +323,7 @@ def remeasure_one(
 
 
 def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
-    return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be measured again: {error}", failure))
+    return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be recomputed: {error}", failure))
 
 
 def _gather_there(
@@ -310,7 +334,10 @@ def _gather_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> RemeasuredRun:
-    """In a worker: a tracker cannot be sent there, how it is opened can."""
+    """Recompute one run in a worker.
+
+    A tracker cannot be sent to a worker; the function that opens it can.
+    """
     return remeasure_one(opened(), run, measuring, data_root)
 
 
@@ -322,46 +349,50 @@ def _run(
     stop: Callable[[], bool],
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
-    """run_all: `run_jobs` or `supervise`."""
+    """Recompute the runs in `processes` workers. run_all: `run_jobs` or `supervise`."""
     gathered: dict[int, RemeasuredRun] = {}
     spill_file = SpillFile()
-    title = f"measuring {len(runs)} runs again" + (f", {processes} at a time" if processes > 1 else "")
+    title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
                 gathered[event.index] = _laid(event.value, runs[event.index], spill_file)
-            elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
+            elif event.kind == "failed":  # the worker itself died without a result
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
 
         run_all(runs, work, processes, stop, receive)
     if len(gathered) < len(runs):
-        raise Interrupted("stopped while runs were measured again; nothing was judged")
+        raise Interrupted("stopped while runs were recomputed; nothing was judged")
     return [gathered[index] for index in range(len(runs))]
 
 
 def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
-    """run: as it was asked for; a worker sends a copy of it back, which is all in memory."""
+    """Write the record to the spill file and return the outcome.
+
+    Args:
+        run: as it was requested; a worker returns a copy, which is completely in memory.
+    """
     if outcome.record:
         spill_file.spill(outcome.record)
     return dataclasses.replace(outcome, run=run)
 
 
 def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """How many training steps were taken again, for the report; nothing where none were asked for."""
+    """Yield how many training steps were replayed, for the report; nothing if none were."""
     taken = [outcome.redrawn for outcome in gathered if outcome.redrawn and outcome.redrawn.steps]
     if taken:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
         yield (
-            f"Of {len(taken)} runs training steps were taken again from the specification: {steps} of their {of} steps "
+            f"In {len(taken)} runs, training steps were replayed from the specification: {steps} of their {of} steps "
             f"({100 * steps / of:.1f} %)."
         )
 
 
 def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]) -> Replay:
-    """Return which runs were trained again to their end and what came of it, for the report."""
+    """Return, for the report, which runs were trained again to the end, and the results."""
     runs = []
     for outcome in gathered:
         if outcome.run.run_id in measuring.whole:
@@ -372,7 +403,7 @@ def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return how many processes pay for measuring these runs and for their whole replays. One on a GPU, as for training."""
+    """Return how many processes save time for these runs and their replays; one on a GPU, as for training."""
     if torch.cuda.is_available():
         return 1
     whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
@@ -380,17 +411,22 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
 
-# From a stored run to a record whose figures were recomputed from its artifacts.
+# From a stored run to a record whose metrics were recomputed from its artifacts.
 
 
 def remeasure_run(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """The run's record; unless trusted, with every figure measured again and compared with what was logged.
+    """Return the run's record, with every metric recomputed and compared unless it is trusted.
 
-    Then too what follows from its specification is drawn again, and its first steps are taken again: what that cost comes
-    second, see training.replay_from_seed.
-    Raises IntegrityError when a file is missing or is not the one that was recorded.
+    In addition, everything that follows from its specification is re-initialised from the seed, and its first training
+    steps are replayed.
+
+    Returns:
+        The record, and the result of the replay, see training.replay_from_seed.
+
+    Raises:
+        IntegrityError: a file is missing or is not the one that was recorded.
     """
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
@@ -404,10 +440,10 @@ def remeasure_run(
 def _measured(
     tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, data_root: Path | None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """The record as logged, its figures measured again and compared unless trusted."""
+    """Return the logged record, with its metrics recomputed and compared unless they are trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
-    # Whatever of it is believed, every file that was recorded must be the recorded one.
+    # Even for trusted metrics, every recorded file must be unchanged.
     check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
     if OWN_LOOP in record.provenance:
         return of_own_loop(tracker, record, measuring.factories), None
@@ -432,7 +468,7 @@ def _measured(
             recorded = record.measurements.conventions
             initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
             again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
-            # of an adopted run, and without the feedback state, the method cannot be asked
+            # for an adopted run, or without the feedback state, the method's credit cannot be recomputed
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
             # an adopted run names the code that measured it: no check can say which code trained it
@@ -449,7 +485,13 @@ def _measured(
 
 
 def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
-    """The kept file's, else those that the specification gives, if the run says what they were. task: as `prepare` draws it."""
+    """Return the run's initial weights: from the kept file, else drawn from the specification.
+
+    They are None if the run did not record them.
+
+    Args:
+        task: as `prepare` initialised it.
+    """
     if sealed.initial:
         return load_tensors(sealed.initial, sealed.digests["initial"])
     drawn = task.network.state_dict()
@@ -459,9 +501,13 @@ def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor]
 def _sealed(
     tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: RemeasureOptions
 ) -> SealedTraining:
-    """The sealed files that a redraw is held against. task: says what machine this is."""
+    """Return the recorded files that a replay is compared with.
+
+    Args:
+        task: describes this machine.
+    """
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
-    # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
+    # a file that was never recorded is no evidence; if a recorded one is missing, its metrics become N/A
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
     step, early = schema.sealed_step(record.digests), None
@@ -484,7 +530,7 @@ def _sealed(
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
-    """The record with every figure that needs the lost feedback state struck out."""
+    """Return the record without the values of metrics that need the lost feedback state."""
     absent = Reading(None, NO_FEEDBACK)
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     lost = {quantity for card in cards for quantity in card.needs_credit}

@@ -1,4 +1,7 @@
-"""Choose which runs an audit trains again to their end, by a nonce that no author knew, and what their replay is compared with."""
+"""Choose the runs that an audit trains again to the end, and the records to compare them with.
+
+They are chosen by a nonce that no author knew in advance.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ def drawn_nonce() -> str:
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the nonce to choose by; ValueError where what was typed is none."""
+    """Return the nonce to choose by; raise ValueError if the typed text is not one."""
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
     return typed.lower() or drawn_nonce()
 
 
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
-    """Return the ids of the runs to train again to their end: all, or one of every group and every frozen control."""
+    """Return the ids of the runs to train again to the end: all, or one per group and frozen control."""
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
     specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
@@ -51,12 +54,16 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def ranked(nonce: str, *names: object) -> str:
-    """Return the place of something in the order of this nonce: the run of a group that is first here is chosen."""
+    """Return a sort key by this nonce; the run of a group with the smallest key is chosen."""
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
 def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
-    """Return what the run recorded of its epochs; a chosen run's measurements are recomputed too. ran: its last epoch."""
+    """Return what the run recorded of its epochs; the measurements of a chosen run are recomputed too.
+
+    Args:
+        ran: its last epoch.
+    """
     whole = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
@@ -86,7 +93,11 @@ class SeriesComparison:
         self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
 
     def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return what differs, in words; empty where nothing does. measured: all of the epoch, or its losses alone."""
+        """Return the differences as text; empty if there are none.
+
+        Args:
+            measured: all measurements of the epoch, or only its losses.
+        """
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
         wrong = [
@@ -127,7 +138,10 @@ def _text(reading: Reading | None) -> str:
 
 
 def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's specification by its file; None where it cannot be read, which gathering the run reports."""
+    """Return the run's specification from its file; None if it is unreadable.
+
+    Recomputing the run reports an unreadable file.
+    """
     try:
         path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
         return read_spec(path) if path else None

@@ -1,4 +1,4 @@
-"""The report verb: an audit's pages again, from a file, or from what the store keeps of a study's newest audit."""
+"""The report command: render an audit's pages again, from a file or from a study's newest audit."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ LOG = logging.getLogger(__name__)
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
 NUMBER = re.compile("[0-9]{1,9}")
-LARGEST = 2**30  # bytes; one of 10,000 runs has 400 MB
+LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
-    """Render the pages of `file`, or of the newest audit of `study`; the paths written.
+    """Render the pages of `file`, or of the newest audit of `study`; return the written paths.
 
-    Without either it is the file that `audit` writes by default.
-    Raises UsageError where both are given, where there is no such file, and where the study was never audited; InvalidFields
-    where the pages cannot be written.
+    Without either, the file is the one that `audit` writes by default.
+
+    Raises:
+        UsageError: both are given, there is no such file, or the study was never audited.
+        InvalidFields: the pages cannot be written.
     """
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
@@ -45,7 +47,7 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
 
 
 def _newest(store: str, study: str) -> AuditReport:
-    from fa_registry.workflows.stores import open_tracker  # MLflow, which a file needs not: seconds
+    from fa_registry.workflows.stores import open_tracker  # imports MLflow in seconds; a file does not need it
 
     return newest_report(open_tracker(store, create=False), study)[1]
 
@@ -55,38 +57,39 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} makes one")
+        raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} creates one")
     report = recorded_report(tracker, audits[0].run_id, again)
     _warn_of_changed_pages(tracker, audits[0], again)
     return audits[0], report
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
-    """Log a warning that names every stored page of an audit that is not the one it wrote."""
+    """Log a warning that names every stored page that differs from the page the audit wrote."""
     from fa_registry.tracking.page_digests import check_audit_pages
 
     try:
         check_audit_pages(tracker, audit)
     except IntegrityError as error:
         LOG.warning(
-            "%s. The pages in the store are not those that the audit wrote; those rendered now follow from its recorded report. "
-            "%s puts whole pages into the store",
+            "%s. The pages in the store are not those that the audit wrote; the pages rendered now are made from its recorded "
+            "report. %s writes correct pages to the store",
             error,
             again,
         )
 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
-    """Return the audits of a study, newest first: by their numbers, and by start time those of releases that wrote none.
+    """Return the audits of a study, newest first.
 
-    A clock that was ahead for one audit does not keep every later audit from being the newest.
+    They are sorted by their numbers; audits of releases without numbers are sorted by start time. Thus one audit on a
+    machine whose clock is ahead does not stay the newest.
     """
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
     return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag of a further audit. audits: those before it, newest first."""
+    """Return the number tag of the next audit. audits: the earlier ones, newest first."""
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -96,19 +99,23 @@ def _number(audit: StoredRun) -> int:
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
-    """The report of an audit's own run; IntegrityError where it is missing, or not the one that was recorded.
+    """Return the report of an audit's own run.
 
-    again: the command that audits again, to be told where the report is gone.
+    Args:
+        again: the command that audits again, named in the error.
+
+    Raises:
+        IntegrityError: the report is missing, or is not the one that was recorded.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
         raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
-    from fa_registry.tracking.page_digests import check_audit_pages  # torch, which a file needs not
+    from fa_registry.tracking.page_digests import check_audit_pages  # imports torch, which a file does not need
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
-    # of the text and not of the report: a field that a later release adds has no part in what was recorded
+    # digest of the text, not of the decoded report: a later release may have added fields
     found = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != found:
         raise IntegrityError(
@@ -118,17 +125,22 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
 
 
 def existing(file: str) -> Path:
-    """The path of a report; UsageError where there is no such file."""
+    """Return the path of a report; raise UsageError if there is no such file."""
     if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
-        raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study takes it from the store")
+        raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study reads it from the store")
     return Path(file)
 
 
-# An audit.json read back. Alone in its file: what shows an old report needs neither torch nor MLflow.
+# Reading an audit.json; this needs neither torch nor MLflow.
 
 
 def load_report(path: Path) -> AuditReport:
-    """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
+    """Return an audit.json as an AuditReport.
+
+    Raises:
+        InvalidFields: the file is not a report.
+        UsageError: the report has another schema.
+    """
     subject = f"report {path}"
     try:
         raw = jsonio.read_json(resolve_user_path(path), LARGEST)
@@ -147,7 +159,10 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """What the records hold each, and not together: a run twice, or an opinion that is not of exactly the report's runs."""
+    """Yield inconsistencies between valid records.
+
+    They are a run that occurs twice, and an opinion whose runs are not exactly the report's.
+    """
     ids = [run.record.run_id for run in report.runs]
     for twice, times in sorted(Counter(ids).items()):
         if times > 1:
@@ -166,14 +181,18 @@ def _other_schema(found: int) -> str:
     return "a newer release wrote it: update fa_registry"
 
 
-# The diff verb: what changed between two audits.
+# The diff command: what changed between two audits.
 
 
 DIFFERENT = 1  # as the exit code of diff(1)
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits, each an audit.json or the folder of its pages. Raises InvalidFields that names both if both are bad."""
+    """Compare two audits, each an audit.json or the folder of its pages.
+
+    Raises:
+        InvalidFields: one or both cannot be read; names both if both are bad.
+    """
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:
@@ -186,7 +205,7 @@ def exit_code(found: AuditDiff) -> int:
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
-    """The report of a file or a folder; none where `problems` says why."""
+    """Return the report of a file or a folder; None with the reason in `problems`."""
     path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
         problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")

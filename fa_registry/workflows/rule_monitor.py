@@ -1,4 +1,4 @@
-"""Watching a run while it trains: the edition's rules on every epoch's figures, and ending the run where one fires."""
+"""Apply the edition's rules to every epoch of a run in training, and end the run if one fires."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from fa_registry.workflows.editions import DEFAULT_EDITION, load_or_name, signat
 
 @dataclass(frozen=True)
 class MonitoredRules:
-    """What to look out for: the edition's rules (None: nothing), and which of them end the run."""
+    """The edition whose rules are checked (None: no rules), and which of them end the run."""
 
     edition: Edition | None = None
     stop_on: tuple[str, ...] = ()
 
     @property
     def by(self) -> str:
-        """Which rules are looked at, for a tag."""
+        """Return the edition's description for a tag."""
         return signature(self.edition.reference) if self.edition else ""
 
     @property
     def wish(self) -> str:
-        """What may end the run; equal wishes end equal runs at the same epoch. Empty: nothing may."""
+        """Return which rules may end the run; equal values end equal runs at the same epoch. Empty: none."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
-        """The watch over a run: a control is never judged, and others are measured against it, so no rule ends it."""
+        """Return the rules for one run; no rule ends a control, because it is never judged and others need it."""
         return self if control == "none" else MonitoredRules(self.edition)
 
 
@@ -41,7 +41,12 @@ UNWATCHED = MonitoredRules()
 
 
 def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredRules:
-    """The watch that was asked for (edition: a name or path, stop_on: `D1,D2`); what is wrong is added to `problems`."""
+    """Return the requested rules; errors are added to `problems`.
+
+    Args:
+        edition: a name or path.
+        stop_on: `D1,D2`.
+    """
     loaded = load_or_name(edition or DEFAULT_EDITION, problems)
     if loaded is None:
         return UNWATCHED
@@ -53,14 +58,14 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
         elif not is_watchable(rules[code]):
             can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none of this edition"
             problems.append(
-                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or figures that "
+                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or metrics that "
                 f"are measured at the end; expected of edition {loaded.name}: {can}"
             )
     return MonitoredRules(loaded, codes)
 
 
 def is_watchable(rule: Rule) -> bool:
-    """Whether one run's figures at one epoch are enough to judge by it."""
+    """Return whether a rule can be judged from one run's metrics at one epoch."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     late = [card for card in cards if card.when == "final"]
     at_the_end = any(card.covers(condition.quantity) for card in late for condition in rule.conditions)
@@ -68,10 +73,15 @@ def is_watchable(rule: Rule) -> bool:
 
 
 class Monitor:
-    """Hears every epoch of one run. fired: rule → the first epoch at which it fired.
+    """Checks the rules at every epoch of one run.
 
-    tell: sets tags on the run, at once; called for the watch itself and then once a rule.
-    rows: epochs that an interrupted run had measured: what fired in them is not lost, and is not news.
+    Args:
+        report: sets tags on the run at once; called first with the tags of the edition, then for every epoch in which a
+            rule fires.
+        rows: epochs measured before an interruption; rules that fired in them are not reported again.
+
+    Attributes:
+        fired: rule → the first epoch at which it fired.
     """
 
     def __init__(
@@ -88,14 +98,14 @@ class Monitor:
         report({**{name: value for name, value in tags.items() if value}, **fires})
 
     def receive(self, row: EpochRow) -> None:
-        """Look at one epoch's figures and tag the run with what fired in it."""
+        """Check one epoch's metrics and tag the run with the rules that fired."""
         news = self._look(row)
         if news:
             self._tell({schema.first_fire_tag(code): str(row.epoch) for code in news})
 
     @property
     def ended_by(self) -> str:
-        """Why the run is to end, `D1 at epoch 8`; empty while nothing that may end it has fired."""
+        """Return why the run must end, `D1 at epoch 8`; empty if no rule that ends it has fired."""
         fired = [code for code in self._watch.stop_on if code in self.fired]
         first = min((self.fired[code] for code in fired), default=0)
         codes = "+".join(code for code in fired if self.fired[code] == first)
@@ -108,5 +118,5 @@ class Monitor:
 
 
 def fired_text(fired: Mapping[str, int]) -> str:
-    """`D1 fired at epoch 8, D2 fired at epoch 12`, for a line of progress."""
+    """Return `D1 fired at epoch 8, D2 fired at epoch 12`, for a line of progress."""
     return ", ".join(f"{code} fired at epoch {epoch}" for code, epoch in fired.items())

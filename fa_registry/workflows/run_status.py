@@ -1,4 +1,4 @@
-"""What the runs of a store are at: which epoch, how fast, what fired; one question to the store a look."""
+"""The state of the runs of a store (epoch, speed, fired rules), by one query per refresh."""
 
 from __future__ import annotations
 
@@ -20,10 +20,17 @@ HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accu
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run as the store's tables tell of it, which an audit does not believe; None and empty where they do not.
+    """The state of one run by the store's tables, which an audit does not trust.
 
-    epoch, epochs: measured, and asked for. fired: rule → epoch of its first fire. rate: epochs a second. left: seconds. silent:
-    seconds since whoever watches has seen a new sign of life; of a run that gives none, or has just been seen first, 0.
+    Values that the tables do not have are None or empty.
+
+    Attributes:
+        epoch: the last measured one.
+        epochs: the requested number.
+        fired: rule → epoch at which it first fired.
+        rate: epochs per second.
+        left: seconds left.
+        silent: seconds since this watcher saw the last heartbeat; 0 for a run without one, or seen for the first time.
     """
 
     run_id: str
@@ -43,7 +50,7 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Looks at the runs of a store again and again. study: of one study alone; most: the newest so many."""
+    """Reads the state of a store's runs repeatedly. study: only of this study; most: only the newest ones."""
 
     tracker: Tracker
     study: str = ""
@@ -53,7 +60,7 @@ class StatusPoller:
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def poll(self) -> list[RunStatus]:
-        """Those at work first, then the others, newest first."""
+        """Return the state of the running runs first, then of the others, newest first."""
         tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: self.study} if self.study else {})
         runs = self.tracker.search(tags, most=self.most)
         return sorted(map(self._row, runs), key=lambda row: row.status != "running")
@@ -81,7 +88,10 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs a second since this watcher first saw the run, at the first look since the run began or went on."""
+        """Return the epochs per second since this watcher first saw the run.
+
+        At the first poll it is the rate since the run began or resumed.
+        """
         began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == began:
             resumed = run.tags.get(schema.TAG_RESUMED, "")
@@ -91,7 +101,7 @@ class StatusPoller:
 
 
 def watcher(store: str = "", study: str = "", most: int = 50) -> StatusPoller:
-    """Of a store that is there."""
+    """Return a poller of an existing store."""
     return StatusPoller(open_tracker(store, create=False), study, most)
 
 

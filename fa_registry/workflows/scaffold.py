@@ -1,4 +1,4 @@
-"""The new verb: a file of one's own that runs as it is, in a package with its entry point and its test."""
+"""The new command: create a package with a user-supplied plug-in, its entry point and its test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.studies import study
 
 FOLDER = bundled_files.templates() / "new"
-FAMILIES = {  # kind: its entry point's family, and who holds the names that are taken
+FAMILIES = {  # kind: its plug-in kind, and the catalog of used names
     "method": ("methods", methods.CATALOG),
     "architecture": ("architectures", architectures.CATALOG),
     "dataset": ("datasets", datasets.CATALOG),
@@ -37,7 +37,7 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What was written, and the commands that come next."""
+    """The written files, and the commands to run next."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -45,15 +45,21 @@ class Skeleton:
 
 
 def new(kind: str, name: str, out: str = "") -> Skeleton:
-    """Write the skeleton of `kind` (one of KINDS) as `name` into a new folder of that name in `out` [here].
+    """Write the skeleton of `kind` as `name` into a new folder of that name in `out` [here].
 
-    Raises InvalidFields that names all that is wrong, before anything is written; nothing that is there is written over.
+    Existing files are not overwritten.
+
+    Args:
+        kind: one of KINDS.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is written.
     """
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
     if not problems and (folder.exists() or folder.is_symlink()):
-        problems.append(f"out: {folder} is there already; nothing was written")
+        problems.append(f"out: {folder} already exists; nothing was written")
     if problems:
         raise InvalidFields("new", problems)
     texts = _study() if kind == "study" else _package(kind, name)
@@ -65,11 +71,13 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
 
 
 def _unfit(kind: str, name: str) -> list[str]:
-    """Why it cannot be called so: it is the name of a package, of a module and of a member at once."""
+    """Return why the name cannot be used; it names a package, a module and a plug-in at once."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        return [f"name: expected a name of a Python package, as my_{kind}: small letters, digits, _; found {name!r}"]
+        return [
+            f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
+        ]
     taken = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
-    return [f"name: there is a {kind} {name} already; choose another"] if name in taken else []
+    return [f"name: a {kind} {name} already exists; choose another name"] if name in taken else []
 
 
 def _study() -> Mapping[str, str]:
@@ -87,7 +95,7 @@ def _package(kind: str, name: str) -> Mapping[str, str]:
 
 
 def _named(text: str, kind: str, name: str) -> str:
-    """With the name in the place of the skeleton's."""
+    """Return the text with the skeleton's name replaced."""
     family = FAMILIES[kind][0] if kind in FAMILIES else ""
     named = text.replace("FAMILY", family).replace("KIND", kind)
     camel = "".join(part.capitalize() for part in name.split("_"))

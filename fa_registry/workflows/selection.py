@@ -1,4 +1,7 @@
-"""Which runs an audit looks at: by study, by experiment, by id. What cannot be judged is listed with its reason."""
+"""Choose the runs that an audit judges: by study, experiment or id.
+
+Runs that cannot be judged are listed with the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.options import RunSelector
 
 FULL_ID = 32  # hexadecimal characters
-NAMED = 5  # of the runs that a start is too short for
+NAMED = 5  # listed runs if the start of an id is ambiguous
 
 
 @dataclass(frozen=True)
 class Selection:
-    """runs: finished runs to judge, in the study's order, else oldest first. words: how they were chosen.
+    """The chosen runs.
 
-    choice: of a study, None without.
+    Attributes:
+        runs: finished runs to judge, in the study's order, else oldest first.
+        text: how they were chosen.
+        choice: for a study, else None.
     """
 
     runs: tuple[StoredRun, ...]
@@ -43,12 +49,16 @@ class Selection:
 
     @property
     def study(self) -> str:
-        """The study's name; empty where runs were chosen otherwise."""
+        """Return the study's name; empty if runs were chosen in another way."""
         return self.choice.study if self.choice else ""
 
 
 def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """The runs that are chosen, in one way only; NothingSelected when no finished run is among them."""
+    """Return the chosen runs.
+
+    Raises:
+        NothingSelected: no finished run is among them.
+    """
     if len(chosen.ways) != 1:
         ways = ", ".join(chosen.ways) or "none"
         raise UsageError(f"choose runs by one of --study, --experiment or --run; found {ways}")
@@ -71,21 +81,21 @@ def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def expand_run_id(tracker: Tracker, start: str) -> str:
-    """The full id of a run by its first characters, as tables and reports print them."""
+    """Return the full id of a run from its first characters, as tables and reports print them."""
     if len(start) >= FULL_ID:
         return start
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
     if not ids:
-        raise UsageError(f"run {shortened(start)!r}: no run's id begins so; `fa-registry list runs` lists them")
+        raise UsageError(f"run {shortened(start)!r}: no run's id begins like this; `fa-registry list runs` lists them")
     if len(ids) > 1:
         more = ", …" if len(ids) > NAMED else ""
         named = ", ".join(ids[:NAMED]) + more
-        raise UsageError(f"run {start!r}: {len(ids)} runs begin so: {named}; give more characters of the id")
+        raise UsageError(f"run {start!r}: {len(ids)} runs begin like this: {named}; give more characters of the id")
     return ids[0]
 
 
 def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
+    """Return the newest finished run of every current spec of the study; remarks count the other runs."""
     study, remarks = _as_trained(tracker, chosen)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
@@ -105,8 +115,8 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
     others = sum(len(runs) for runs in by_identity.values())
     if ahead := [run for run in tagged if is_ahead(run)]:
         remarks.append(
-            f"{len(ahead)} runs say that they began in the future, as {ahead[0].run_id}: the clock of their machine was wrong. Of "
-            "several runs of one specification they count as the oldest."
+            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}: the clock of their machine was wrong. "
+            "Among several runs of one specification they count as the oldest."
         )
     if superseded:
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
@@ -120,7 +130,10 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """What was asked for instead of the file's own. The device is not: it says where a run trains, not which runs there are."""
+    """Return the requested replacements of the file's values.
+
+    The device is not included: it affects where a run trains, not which runs exist.
+    """
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
     given = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
     return {name: str(value) for name, value in given.items() if value}
@@ -133,7 +146,10 @@ def _text(study: Study, asked: Mapping[str, str]) -> str:
 
 
 def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]]:
-    """The study as asked for. Where nothing of it is finished but a twin was trained, the twin trained last, with a remark."""
+    """Return the requested study, and remarks.
+
+    If none of its runs is finished but a variant was trained, it is the last trained variant, with a remark.
+    """
     study = chosen.as_asked
     asked = study.twin.description or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
@@ -147,18 +163,19 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
         trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_TWIN}"))
     except ValueError as error:
         raise IntegrityError(
-            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are safe, choose them by --experiment or --run"
+            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are intact, "
+            "choose them by --experiment or --run"
         ) from error
     text = trained_variant.twin.description
     return trained_variant, [
-        f"No run of study {study.name} as it is written is finished here; audited is its twin {text}."
+        f"No run of study {study.name} as written is finished here; its study variant {text} was audited."
     ]
 
 
 def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], text: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
     excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
-    # oldest first: of a seed that was trained several times the newest run counts
+    # oldest first: if a seed was trained several times, the newest run counts
     return Selection(tuple(sorted(finished[::-1], key=lambda run: run.started)), excluded, text)
 
 
@@ -166,7 +183,7 @@ def _is_finished(run: StoredRun) -> bool:
     return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
 
 
-# Runs that cannot be judged, with whose seed each would have been: its method's form must not be silent about it.
+# Runs that cannot be judged, with their method and seed, because the method's form must list them.
 
 
 ENDED_EARLY = "ended early"
@@ -176,20 +193,24 @@ INTEGRITY_FAILURE = "integrity failure"
 def make_exclusion(
     tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
 ) -> Exclusion:
-    """A stored run that cannot be judged. spec: where the caller knows it; else it is read from the run's own file.
+    """Return the exclusion of a stored run that cannot be judged.
 
-    kind: one of records.EXCLUSION_KINDS.
+    Args:
+        spec: by default read from the run's own file.
+        kind: one of records.EXCLUSION_KINDS.
     """
     tags = run.tags
     named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
-    reason, failure = map(without_password, (reason, failure))  # an error may name the store, and pages go round
+    reason, failure = map(
+        without_password, (reason, failure)
+    )  # an error may contain the store's address, and pages are shared
     return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
 
 
 def not_judged(record: RunRecord) -> Exclusion | None:
-    """A run whose files could be read, and that gets no verdict all the same; None where it may be judged.
+    """Return the exclusion of a readable run that must not be judged; None if it may be judged.
 
-    Its figures, its tables or its weights are not what is sealed; or it was not trained to its end.
+    It is excluded if its metrics, tables or weights are not the recorded ones, or if it was not trained to its end.
     """
     if record.integrity.state == "mismatch":
         return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}")
@@ -199,7 +220,11 @@ def not_judged(record: RunRecord) -> Exclusion | None:
 
 
 def ended_early(record: RunRecord, stopped_on: str = "") -> str:
-    """Why a run ended before its last epoch. stopped_on: what its tag says, for a run whose provenance has no word of it."""
+    """Return why a run ended before its last epoch.
+
+    Args:
+        stopped_on: the run's tag, used if its provenance has no reason.
+    """
     rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
     if not rules:
         return f"{ENDED_EARLY}: {record.status.replace('_', ' ')}, not trained to epoch {record.spec.epochs}"
@@ -212,18 +237,19 @@ def _of_record(record: RunRecord, kind: str, reason: str) -> Exclusion:
 
 
 def never_trained(spec: RunSpec) -> Exclusion:
-    """A specification that was asked for and has no run."""
+    """Return the exclusion of a requested specification that has no run."""
     named = spec.method_label, setting_label(spec)
     return Exclusion("", run_name(spec), "no run of this specification yet", "", *named, spec, "not trained")
 
 
 def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
-    """A run whose tag says that it did not finish. What is sealed decides: a tag may have been changed to hide the run.
+    """Return the exclusion of a run whose tag says that it did not finish.
 
-    A broken run comes with the traceback that it left, if it left one.
+    The recorded files decide: the tag may have been changed to hide the run. The exclusion of a broken run includes its
+    traceback, if there is one.
     """
     status = run.tags.get(schema.TAG_STATUS, "not set")
-    if schema.TAG_ARTIFACTS in run.tags:  # set when the files are sealed, in one call with the status
+    if schema.TAG_ARTIFACTS in run.tags:  # set when the digests are recorded, in one call with the status
         try:
             record = read_record(tracker, run)
         except IntegrityError as error:
@@ -238,7 +264,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 
 
 def failure_text(tracker: Tracker, run_id: str) -> str:
-    """The traceback that a broken run left, or why it cannot be read; empty where it left none."""
+    """Return the traceback of a broken run, or why it cannot be read; empty if there is none."""
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
         return read_file(path).decode(errors="replace") if path else ""
@@ -247,38 +273,43 @@ def failure_text(tracker: Tracker, run_id: str) -> str:
 
 
 def is_hidden(run: StoredRun) -> bool:
-    """Whether a run is sealed, though its tag says that it never came so far."""
+    """Return whether a run has recorded digests although its tag says that it did not get that far."""
     sealed = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
     return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in sealed
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """What the run's spec.json says; None where it is missing, unreadable, or not the one that the run's tag names.
+    """Return the run's spec.json; None if it is missing, unreadable, or not the one of the run's tag.
 
-    Why the run cannot be judged is told elsewhere: here a broken file only means that its tags are all that is known.
+    Another check reports why the run cannot be judged. Without the file, only the run's tags are known.
     """
     spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
 
 
-# Which sets of a method's seeds were judged before: every further set is a further look, and its interval is drawn wider.
+# Which sets of a method's seeds were judged before: every further set is another interim analysis, with a wider interval.
 #
-# Whoever audits, adds seeds, audits again, and stops when the margin clears, clears by luck in 8 % of cases where the page says
-# 2.5. So an audit leaves on each of its runs which sets of seeds have been judged, and the next one reads it there: that costs no
-# further question to the store. A set that was judged before keeps its place: to audit the same seeds again is no new look. One
-# seed has no interval and is no look.
+# An author who audits, adds seeds, audits again and stops when the margin clears, clears it by luck in 8 % of cases where the
+# page states 2.5 %. Therefore an audit writes to each of its runs which sets of seeds have been judged, and the next audit reads
+# it there, without a further query. A set that was judged before keeps its number: auditing the same seeds again is no new
+# analysis. A single seed has no interval and is no interim analysis.
 
 
-MOST_LOOKS = 200  # of which a tag has room: 13 characters each, of the 5,000 that MLflow takes
+MOST_LOOKS = 200  # sets that fit into a tag: 13 characters each, of the 5,000 that MLflow allows
 
 
 def previous_seed_sets(
     records: Sequence[RunRecord], stored: Iterable[StoredRun]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """The look that judging these records is, by what earlier audits left on the runs. stored: the same runs, with their tags.
+    """Return the number of this interim analysis for each group, by the tags that earlier audits wrote.
 
-    A group is what the seeds of one method in one setting share (grouping.seeds_key). A control is no look of its own.
-    Returns group → the how-many-th look this audit is, and run id → what its TAG_LOOKS becomes.
+    A group is the seeds of one method in one setting (grouping.seeds_key). A control is not counted.
+
+    Args:
+        stored: the runs of `records`, with their tags.
+
+    Returns:
+        Group → number of this interim analysis, and run id → the new value of its TAG_LOOKS.
     """
     before = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
@@ -297,7 +328,10 @@ def previous_seed_sets(
 
 
 def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
-    """The number of this look, and the history that goes on: all sets that any of the runs was judged in, then this one."""
+    """Return the number of this interim analysis, and the history with this set appended if it is new.
+
+    The history contains all sets in which any of the runs was judged.
+    """
     history = list(dict.fromkeys(seeds for sets in sorted(earlier, key=len, reverse=True) for seeds in sets))
     if judged not in history:
         history.append(judged)
@@ -305,25 +339,29 @@ def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]
 
 
 def _name(seeds: Iterable[int]) -> str:
-    """A set of seeds in 13 characters or so: how many, and the beginning of their SHA-256."""
+    """Return a name of a set of seeds, about 13 characters: their number and the start of their SHA-256."""
     ordered = sorted(seeds)
     return f"{len(ordered)}:{hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]}"
 
 
-# Which runs of the store an audit leaves out although they are other seeds, or other trials, of what it judges.
+# Runs of the store that an audit leaves out although they are other seeds, or other trials, of the methods it judges.
 #
-# Whoever picks seeds picks them by what an audit looks at: a study file, an experiment, run ids. So the whole store is
-# asked, deleted runs too, and a run counts as one of a group where its parameters or its spec.json say so: its tags are
-# the first thing that can be edited. Asked is once or twice a setting, not once a run (docs/decisions/0034).
+# An author can pick seeds through the selection of the audit: a study file, an experiment, run ids. Therefore the whole store
+# is searched, including deleted runs. A run belongs to a group by its parameters or its spec.json, because tags are the first
+# thing that can be edited. There are one or two queries per setting, not one per run (docs/decisions/0034).
 
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
-Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged setting, and what its spec.json says
+Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged setting, and its spec.json
 
 
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
-    """The report with what the store holds besides; judged: the runs that it was asked for."""
+    """Return the report with the store's other runs of the same settings.
+
+    Args:
+        judged: the runs that were requested.
+    """
     choice = report.choice or SelectionSummary("")
     known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
     candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
@@ -335,9 +373,10 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
 
 
 def _neighbour(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
-    """Yield the runs of settings that differ from a judged one by at most 1 % in some numbers; by label, setting and seed.
+    """Yield runs of settings that differ from a judged one by at most 1 % in some numbers.
 
-    Seeds that came out badly could hide in such a setting, so that those are shown that this report judges, too.
+    They are sorted by label, setting and seed. Seeds with bad results could hide in such a setting; therefore runs that
+    this report judges are listed too.
     """
     groups = by_skeleton(run.record.spec for run in report.runs)
     found = []
@@ -363,7 +402,10 @@ def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:
 def _unaudited(
     tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun], others: Sequence[Candidate]
 ) -> Iterator[OtherRun]:
-    """Runs of the judged groups, controls included, that are neither judged nor listed as excluded; by seed, newest first."""
+    """Yield runs of the judged groups, controls included, that are neither judged nor excluded.
+
+    They are sorted by seed, newest first.
+    """
     started = {run.run_id: run.started for run in judged}
     newest: dict[str, int] = {}
     for run in report.runs:
@@ -377,9 +419,10 @@ def _unaudited(
 
 
 def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[StoredRun, RunSpec]]:
-    """Every run that the report does not know and that is a seed of one of its methods, by its spec.json or its parameters.
+    """Yield every run that the report does not have and that is a seed of one of its methods.
 
-    A run at work has no spec.json yet, and one whose files were changed or removed may have none any more.
+    Its spec.json or its parameters decide. A running run has no spec.json yet, and a run with changed or deleted files
+    may not have one any more.
     """
     specs = [run.record.spec for run in report.runs]
     groups = {spec.seeds for spec in specs}
@@ -394,7 +437,7 @@ def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:
-    """Every run of the store, but those whose id is `known`, that its parameters or its tags place in a setting of the specs."""
+    """Return the runs whose parameters or tags match a setting of the specs, without those in `known`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for asked in dict.fromkeys(_asked_of(spec) for spec in settings):
@@ -407,7 +450,7 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[st
 
 
 def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that the runs of a setting share with those of settings that differ by 1 % in some numbers.
+    """Return the parameters that a setting shares with settings that differ by 1 % in some numbers.
 
     A number of epochs of which 1 % is less than one has no neighbour.
     """
@@ -416,13 +459,16 @@ def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The specification's parameters without those in which seeds differ; an adopted run is no seed of one trained here."""
+    """Return the specification's parameters without those in which seeds differ.
+
+    An adopted run is no seed of a run that was trained here.
+    """
     kept = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**kept, "adopted": str("cfg/weights" in params)}.items()))
 
 
 def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
-    """The run's status, and whether it was trained to its end: by its tag, or by the files it left whatever the tag says."""
+    """Return the run's status, and whether it was trained to its end: by its tag, or by its files."""
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if status in schema.FINISHED_STATUSES:
         return status, True
@@ -435,7 +481,7 @@ def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
 
 
 def _read(tracker: Tracker, run: StoredRun, name: str, kind: type):
-    """An artifact of the run; None where it cannot be read: what is missing is no evidence here."""
+    """Return an artifact of the run; None if it cannot be read, because missing data is no evidence here."""
     try:
         path = tracker.artifact(run.run_id, name)
         return jsonio.decode(kind, jsonio.read_json(path), name) if path else None

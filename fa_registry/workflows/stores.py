@@ -1,4 +1,4 @@
-"""Opening the tracker a verb works on: which store, which experiment, and what `mlflow run` has begun there."""
+"""Open the tracker for a command: which store, which experiment, and which run `mlflow run` has begun."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fa_registry.tracking.store import check_writable, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
-UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server serves
-DEFAULT = "0"  # the id of the experiment Default, where MLflow puts what nobody named a place for
+UI = "http://127.0.0.1:5000"  # where `make ui` serves a store without a server
+DEFAULT = "0"  # the id of the experiment Default, which MLflow uses if no experiment is named
 
 
 def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
-    """The tracker of `store`; without `create` a database that is not there is an error, not made.
+    """Return the tracker of `store`; without `create` a missing database is an error.
 
-    One that cannot be written is opened to be read, unless it is to be made or to `write`. New runs go to `experiment`, else to
-    the one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to `fa_registry`.
+    A read-only store is opened for reading, unless `create` or `write` is set. New runs go to `experiment`, else to the
+    one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to `fa_registry`.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -37,11 +37,15 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
-    """Address of the runs side by side in MLflow's pages, a study's or all of the experiment; empty where there are no pages.
+    """Return the address of the runs side by side in MLflow's pages; empty if there are no pages.
 
-    experiment: where the runs are; else that of the newest. about: see views_of. The view that the address opens is written with
-    it (tracking.mlflow_views). This is called after the work is done: if the store does not answer, a warning is logged and only
-    the address is missing.
+    The view that the address opens is written at the same time (tracking.mlflow_views). This is called after the work
+    is done: if the store does not respond, a warning is logged and only the address is missing.
+
+    Args:
+        study: only the runs of this study [all runs of the experiment].
+        experiment: where the runs are [that of the newest run].
+        about: see views_of.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -50,8 +54,8 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
         others = ", ".join(dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment))
         if study and others:
             LOG.warning(
-                "MLflow's page shows the %d of %d runs of study %s that lie in the experiment %s; the others lie in %s: "
-                "--experiment puts new ones beside them",
+                "MLflow's page shows only the %d of %d runs of study %s in experiment %s; the others are in %s: "
+                "--experiment adds new runs to a given experiment",
                 *(len(shown), len(runs), study, runs[0].experiment, others),
             )
         return tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, shown, about)) if runs else ""
@@ -61,22 +65,26 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 
 
 def in_browser(uri: str, page: str) -> str:
-    """The whole address of a page of the store: of its server, or of the one that `make ui` starts over it; empty for none."""
+    """Return the whole address of a page of the store; empty for none.
+
+    It is on the store's server, or on the one that `make ui` starts.
+    """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def mlflow_run_in_progress() -> str:
-    """The id of the run that `mlflow run` began for this process in an experiment that somebody named; else empty.
+    """Return the id of the run that `mlflow run` began for this process in a named experiment; else empty.
 
-    A run that it began in MLflow's Default, which nobody named, becomes none of ours: see trash_launcher_run.
+    A run in MLflow's Default experiment, which the user did not name, is not used: see trash_launcher_run.
     """
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 
 def trash_launcher_run(command: str) -> None:
-    """Give the run that `mlflow run` began, and that no verb took over, a name and a kind; those of earlier calls go into the bin.
+    """Give the run that `mlflow run` began, and that no command used, a name and a kind.
 
-    It cannot go there itself: MLflow 3.17 ends it once more after this process has ended, and fails at a deleted one.
+    Such runs of earlier calls are moved to the bin. The current one cannot be: MLflow 3.17 ends it once more after this
+    process has ended, and fails for a deleted run.
     """
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:
@@ -91,6 +99,9 @@ def trash_launcher_run(command: str) -> None:
 
 
 def registry_folder(store: str) -> Path:
-    """What may be lost without harm: beside a sqlite store, else in the current folder."""
+    """Return the folder for files that may be lost without harm.
+
+    It is next to a sqlite store, else in the current folder.
+    """
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"

@@ -1,4 +1,4 @@
-"""The study verb: expand, skip what is complete, train the rest."""
+"""The study command: expand the study, skip its complete runs, train the others."""
 
 from __future__ import annotations
 
@@ -63,12 +63,18 @@ SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 @dataclass
 class StudyResult:
-    """What happened to every spec of a study: run ids already there and trained now, errors by run name.
+    """The outcome of every spec of a study.
 
-    stopped_early: run ids of those that a rule of --stop-on ended, now or before. stopped: names of those that a person stopped.
-    elsewhere: run ids of those that other processes trained meanwhile; left: names of those that others still train.
-    other_code: name of each run that was there by other code than today's → what changed; kept, or trained again. page: address of
-    the runs side by side in MLflow's pages, empty where there are none.
+    Attributes:
+        present: ids of runs that existed before.
+        trained: ids of runs that were trained now.
+        failed: errors by run name.
+        stopped: names of runs that a person stopped.
+        stopped_early: ids of runs that a rule of --stop-on ended, now or before.
+        elsewhere: ids of runs that other processes trained meanwhile.
+        left: names of runs that other processes still train.
+        other_code: run name → what changed since it was trained; the run was kept, or trained again.
+        page: address of the runs side by side in MLflow's pages; empty if there are none.
     """
 
     study: str
@@ -84,7 +90,7 @@ class StudyResult:
 
     @property
     def ended(self) -> int:
-        """How many runs are as they were to be."""
+        """Return how many runs ended as requested."""
         return len(self.present) + len(self.trained) + len(self.stopped_early) + len(self.elsewhere)
 
     @property
@@ -107,13 +113,20 @@ def run_study(
     joins: bool = False,
     cluster: Cluster = Cluster(),
 ) -> StudyResult:
-    """Train every run of the study that the store does not hold yet, and that nobody else trains.
+    """Train every run of the study that the store does not have and no other process trains.
 
-    chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
-    the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
-    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the default_executor. silence: see
-    Resources. lease: see tracking.lease. cluster: what an executor of one is asked for. joins: as one worker of many, which begins
-    at a place of its own in the study, writes no run of the study's own, and does not wait for what others train.
+    Args:
+        chosen: a study.
+        jobs: runs at a time; 0: one per core, several side by side on a GPU.
+        edition: rules that are checked during training, instead of the study's.
+        stop_on: rules that end a run, `D1,D2`.
+        keep_trained: keep runs that other code has trained, instead of training them again.
+        executor: a name of studies.executors.CATALOG; empty: the default_executor.
+        silence: see Resources.
+        lease: see tracking.lease.
+        joins: run as one worker of many: begin at a random run of the study, write no run of the study, and do not wait
+            for runs that others train.
+        cluster: resources to request from a cluster's executor.
     """
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
     keep = replace(keep, states=keep.states or study.keep_states)
@@ -143,14 +156,14 @@ def run_study(
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
-        for spec in (_check_working_dir(todo) if joins else todo)
+        for spec in (_rotated_specs(todo) if joins else todo)
     ]
     _train(training, study, result, resources, executor, tracker, adopted, joins)
     return _compared(tracker, result)
 
 
-def _check_working_dir(specs: list[RunSpec]) -> list[RunSpec]:
-    """The same specs in the same order, begun elsewhere: workers that start together do not all want the first."""
+def _rotated_specs(specs: list[RunSpec]) -> list[RunSpec]:
+    """Return the same specs, rotated by a random number, so that workers do not all begin with the first."""
     first = random.randrange(len(specs))
     return specs[first:] + specs[:first]
 
@@ -165,13 +178,16 @@ def _train(
     adopted: str,
     joins: bool,
 ) -> None:
-    """Train the jobs below a run of the study's own. Nothing is written before the executor of this name has room for them."""
+    """Train the jobs below a run of the study.
+
+    Nothing is written before the executor of this name has room for the jobs.
+    """
     specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
     asked = replace(asked, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
         executors.CATALOG.get(executor).opened(asked) as room,
-        on_device(jobs[0].device),  # of several jobs in turns, none may give the card back before the last has ended
+        on_device(jobs[0].device),  # with several jobs on a card, it is released only after the last one
     ):
         check_reach(tracker.uri, room)
         resources = replace(asked, at_once=concurrency(asked, room, specs))
@@ -180,7 +196,9 @@ def _train(
         parent, interrupted = adopted, False
         try:
             if not adopted and not joins:
-                with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+                with (
+                    deferred_interrupts()
+                ):  # an interrupt before the id is known would leave a run that nothing can end
                     parent = tracker.create(f"study {study.name}", tags, {})
             training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
             with LeaseHolder(tracker, parent, lease) if parent else nullcontext():
@@ -202,7 +220,7 @@ def _train_with_others(
     tracker: MlflowTracker,
     waits: bool,
 ) -> None:
-    """Train all jobs, wait for those that others train, and train those that others left."""
+    """Train all jobs, wait for those that others train, and train those that others did not finish."""
     signs, others = HeartbeatMonitor(), []
     while jobs or others:
         others += _train_all(jobs, study, result, resources, executor) if jobs else []
@@ -238,7 +256,8 @@ def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
 def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult, interrupted: bool = False) -> None:
     """End the study's own run, and those of its runs that a killed worker could not end.
 
-    interrupted: whether a second Ctrl-C stopped the study, which then has no result of its runs at work.
+    Args:
+        interrupted: whether a second Ctrl-C stopped the study, so that it has no result of running jobs.
     """
     interrupted = interrupted or bool(result.stopped)
     broken = bool(result.failed) or result.ended < len(study.specs)
@@ -257,7 +276,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 def _already_there(
     study: Study, tracker: MlflowTracker, watch: MonitoredRules, force: bool, keep_trained: bool
 ) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
-    """The runs that the store holds, the specs it does not hold yet, and all attempts at each, by its identity."""
+    """Return the runs that the store has, the missing specs, and all attempts at each by its identity."""
     result, todo = StudyResult(study.name), []
     attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
@@ -288,7 +307,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 
 
 def _marks(study: Study) -> dict[str, str]:
-    """The tags by which an audit of the study finds out that it was this twin of it that was trained."""
+    """Return the tags by which an audit recognises which study variant was trained."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
     return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
 
@@ -303,9 +322,12 @@ def checked_study(
     lease: str | int = LEASE,
     cluster: Cluster = Cluster(),
 ) -> tuple[Study, JobResources, MonitoredRules]:
-    """The study, what it may take (at_once 0: what suits the machine or the cluster) and what to look out for.
+    """Return the study, its resources and the rules to check.
 
-    Raises InvalidFields that names at once all that is wrong.
+    In the resources, at_once 0 means: chosen for the machine or cluster.
+
+    Raises:
+        InvalidFields: names everything that is wrong.
     """
     problems: list[str] = []
     processes, study, watch = 0, None, UNWATCHED
@@ -319,7 +341,7 @@ def checked_study(
     try:
         study = chosen.as_asked
         problems += _too_large(study)
-        # an edition that does not exist must show before hours of training, not after
+        # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, stop_on, problems)
         own = load_or_name(study.edition, problems) if edition else watch.edition
         problems += without_frozen(study, own) if own else []
@@ -340,9 +362,10 @@ def _too_large(study: Study) -> list[str]:
 def _train_all(
     jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
 ) -> list[TrainingJob]:
-    """Have the executor of this name train all, and sort the runs into `result` as they end.
+    """Train all jobs by the executor of this name, and sort the runs into `result` as they end.
 
-    Returns the jobs that other processes train.
+    Returns:
+        The jobs that other processes train.
     """
     elsewhere: list[TrainingJob] = []
     open_jobs = set(range(len(jobs)))
@@ -351,7 +374,7 @@ def _train_all(
     with Progress(title, names, training_text) as progress, stop_on_signal() as stop:
 
         def receive(event: JobEvent) -> None:
-            """Show an event, and sort the run that it ends."""
+            """Show an event, and add a run that ended to the result."""
             progress.show(event)
             if event.kind in ENDS:
                 open_jobs.discard(event.index)
@@ -367,7 +390,7 @@ def _train_all(
 
         executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, receive)
         for index in sorted(open_jobs):
-            receive(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
+            receive(JobEvent(index, "failed", f"the executor {name} returned without reporting how this run ended"))
     return elsewhere
 
 
@@ -382,25 +405,25 @@ def _study_tags(study: Study) -> dict[str, str]:
 
 
 def concurrency(asked: JobResources, room: Capacity, specs: Sequence[RunSpec]) -> int:
-    """How many runs train at a time: as many as were asked for, on a cluster no more than it has room for."""
+    """Return how many runs train at a time: the requested number, on a cluster limited by its capacity."""
     if not room.at_once:
         return asked.at_once or default_processes(specs)
     return min(asked.at_once or room.at_once, room.at_once)
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
-    """One process a core; on a GPU as many runs side by side in one process."""
+    """Return one process per core; on a GPU, the number of runs side by side in one process."""
     return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
 
 
-# Whether a study trains what its edition compares its runs with: a setting without its frozen control is refused.
+# Whether a study trains the controls that its edition needs: a setting without its frozen control is an error.
 
 
-SKIPPED = "skipped"  # without_reference of a rule that an edition itself leaves out where there is no control
+SKIPPED = "skipped"  # without_reference of a rule that is skipped if there is no control
 
 
 def without_frozen(study: Study, edition: Edition) -> list[str]:
-    """One problem a setting with classes whose runs lack the frozen control that a rule of `edition` needs."""
+    """Return one problem per setting with classes that lacks the frozen control a rule of `edition` needs."""
     rules = [
         rule.code for rule in edition.rules if rule.reference and rule.gating and rule.without_reference != SKIPPED
     ]
@@ -419,7 +442,7 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
 
 
 def _has_classes(spec: RunSpec) -> bool:
-    """Read off the labels of a synthetic set. Every set that is read from a source has classes."""
+    """Return whether the data set has classes; only the labels of synthetic sets can lack them."""
     dataset = datasets.get(spec.dataset)
     if dataset.card.sha256 or dataset.card.files:
         return True
@@ -434,7 +457,7 @@ def _seeds(seeds: list[int]) -> str:
 
 
 def study_note(study: Study) -> str:
-    """What the study asks and of which runs, in Markdown. An audit writes what it found above this."""
+    """Return the study's question and its runs in Markdown. An audit writes its findings above this note."""
     labels = dict.fromkeys(spec.label for spec in study.specs)
     seeds = sorted({spec.seed for spec in study.specs})
     sizes = [
@@ -447,7 +470,7 @@ def study_note(study: Study) -> str:
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
-    if study.cost and not study.twin.description:  # the file's words are of the study as it stands there
+    if study.cost and not study.twin.description:  # the file's text describes only the unchanged study
         asked.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(asked)
 

@@ -1,7 +1,7 @@
-"""Code of other packages in an audit: what it measures is measured in processes of its own, and it is named on the page.
+"""Third-party code in an audit: it measures in separate processes; the page names its packages.
 
-Metrics of our own are measured before, in processes in which no entry point of another package was imported. A package that
-changes our functions when it is imported changes them in its own process alone.
+Built-in metrics are measured before, in processes that imported no third-party entry point. A package that changes our
+functions on import changes them only in its own process.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.training.measuring import without_built_in
 
 SUBJECT = "third-party metrics"
-CARDS_SECONDS = 600.0  # of importing every third-party diagnostic
+CARDS_SECONDS = 600.0  # limit for importing all third-party diagnostics
 Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measurements]
 
 
 def usable_members() -> dict[str, Diagnostic]:
-    """Import the diagnostics of other packages; what cannot be imported is logged and left out."""
+    """Import the third-party diagnostics; log those that cannot be imported and leave them out."""
     foreign = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in foreign}
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
-    """Measure every run by the diagnostics of other packages, in processes that do nothing else.
+    """Measure every run by the third-party diagnostics, in processes that do nothing else.
 
     Args:
-        runs: Those that were recomputed.
-        job: Measures one of them in another process.
+        runs: the recomputed runs.
+        job: measures one of them in another process.
 
     Returns:
-        One a run. Where a process ended or raised, every such diagnostic is among the failures, with the reason.
+        One result per run. If a process ended or raised, every third-party diagnostic is listed as a failure with the
+            reason.
     """
     found: dict[int, Measurements] = {}
 
@@ -65,7 +66,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
     """Add the metrics of third-party diagnostics to a record, compared with those that the run logged.
 
-    Nothing that bears the name of a metric of ours is taken.
+    Metrics with the name of a built-in metric are ignored.
     """
     ours, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
@@ -80,13 +81,13 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
 
 
 def third_party_part(measurements: Measurements) -> Measurements:
-    """Return the measurements without every metric that bears the name of one of ours."""
+    """Return the measurements without the built-in metrics."""
     kept = without_built_in(Measured(measurements.sites, measurements.scalars))
     return dataclasses.replace(measurements, sites=kept.sites, scalars=kept.scalars)
 
 
 def built_in_part(measurements: Measurements) -> Measurements:
-    """Return the measurements without every metric that bears the name of none of ours."""
+    """Return only the built-in metrics of the measurements."""
     foreign = third_party_part(measurements)
     sites = {name: row for name, row in measurements.sites.items() if name not in foreign.sites}
     scalars = {name: found for name, found in measurements.scalars.items() if name not in foreign.scalars}
@@ -102,7 +103,7 @@ def _integrity(ours: Integrity, theirs: Integrity) -> Integrity:
 
 
 def third_party_cards() -> dict[str, Any]:
-    """Return the cards of third-party diagnostics as JSON; they are imported in another process."""
+    """Return the cards of third-party diagnostics as JSON, imported in another process."""
     if not diagnostics.CATALOG.third_party():
         return {}
     end = run_in_subprocess(_cards_there, CARDS_SECONDS)
@@ -114,7 +115,7 @@ def _cards_there() -> str:
 
 
 def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
-    """Name every other package whose code an audit of these runs imported, for the head of its page."""
+    """Name every third-party package that an audit of these runs imported, for the top of its page."""
     found = dict(IMPORTED)
     for location in _locations(specs):
         found.setdefault((location.package, location.version), location.module)
@@ -127,7 +128,7 @@ def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
 
 
 def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
-    """Of the plug-ins of other packages that these runs name, and of every third-party diagnostic."""
+    """Yield the locations of the third-party plug-ins of these runs, and of all third-party diagnostics."""
     named: set[tuple[Catalog, str]] = set()
     for spec in specs:
         named |= {
@@ -137,7 +138,7 @@ def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
         }
     named |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
     for catalog, name in named:
-        with suppress(RegistryError):  # not installed: nothing of it was imported
+        with suppress(RegistryError):  # not installed, therefore not imported
             location = catalog.location(name)
             if not location.is_builtin:
                 yield location

@@ -1,4 +1,4 @@
-"""track: a training loop of one's own becomes a run, epoch by epoch, measured as ours are."""
+"""The track function: a user-supplied training loop becomes a run, measured at every epoch."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ from fa_registry.workflows.stores import open_tracker, registry_folder
 from fa_registry.workflows.user_loops import from_factory
 
 LOG = logging.getLogger(__name__)
-FIGURES = ("loss_train", "accuracy_train", "penalty")  # what a loop may tell of its own besides the test accuracy
+FIGURES = ("loss_train", "accuracy_train", "penalty")  # metrics that a loop may report in addition to the test accuracy
 NO_ACCURACY = "no test accuracy was given"
 NO_ONE_CALLED = (
-    "the loop ended without a call of run.epoch(): nothing was measured after its beginning, and no run is complete"
+    "the loop ended without a call of run.epoch(): nothing was measured after its start, and the run is not complete"
 )
 STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
-DRAWS = 20  # of the null, as for a run of ours
+DRAWS = 20  # draws of the null, as for a built-in training loop
 
 
 class TrackedRun:
-    """One run of a loop of somebody else's. Made by `track`; a context.
+    """A run of a user-supplied loop, made by `track`; a context manager.
 
-    run_id: in the store. done: epochs that are measured; of a loop that goes on, where it goes on. fired: rule of the edition →
-    the epoch at which it first fired.
+    Attributes:
+        run_id: in the store.
+        done: number of measured epochs; a resumed loop continues after it.
+        fired: rule of the edition → the epoch at which it first fired.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class TrackedRun:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
-        self._objection: str | None = None  # of the last check; None before the first, which a resumed loop makes too
+        self._objection: str | None = None  # of the last check of the reference; None before the first
         self._logged: list[str] = []
         self._source = ""
         self._freezing = freezing or nullcontext()
@@ -81,13 +83,13 @@ class TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)
             self._start()
-            entered.pop_all()  # it began: __exit__ leaves the frozen control
+            entered.pop_all()  # the run began: __exit__ now leaves the frozen control
         return self
 
     def _start(self) -> None:
         earlier = self._rows.read()
         self._initial_norms = _norms(earlier[0]) if earlier else ()
-        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before there is a run: it may be refused
+        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before the run exists: it may raise
         if first:
             self._initial_norms = _norms(first)
         self._writer = self._begin()
@@ -103,10 +105,16 @@ class TrackedRun:
             raise
 
     def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
-        """Measure the model as it is now, and write it down as the next epoch's figures, which are returned.
+        """Measure the model now, log the metrics as the next epoch's, and return them.
 
-        test_accuracy: a fraction of the whole test set, measured by the loop. figures: loss_train, accuracy_train, penalty. The
-        model is as before afterwards, its gradients, modes, buffers and all random generators too. Raises InvalidFields.
+        The model, its gradients, modes and buffers and all random generators are unchanged afterwards.
+
+        Args:
+            test_accuracy: a fraction of the whole test set, measured by the loop.
+            figures: loss_train, accuracy_train, penalty.
+
+        Raises:
+            InvalidFields: a value is not valid.
         """
         if self._writer is None:
             raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
@@ -127,11 +135,11 @@ class TrackedRun:
     ) -> None:
         try:
             self._freezing.__exit__(kind, error, trace)
-        except BaseException as refusal:  # frozen weights were trained: this is no control, and never a complete run
+        except BaseException as refusal:  # frozen weights were trained: this is no control, so the run fails
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):
-            self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) goes on from there")
+            self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) resumes from there")
         elif error is not None:
             self._writer.fail(error)
         elif not self.done:
@@ -161,13 +169,17 @@ class TrackedRun:
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
-        self._monitor.receive(row)  # first, so that what fires is in the store with the epoch's points
+        self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
         self._writer.on_epoch(row)
 
     def _measured(
         self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model as it is; its reference is checked every tenth epoch, and on the whole batch at the end (None)."""
+        """Measure the model now; check its reference every tenth epoch.
+
+        Args:
+            epoch: None at the end; the reference is then checked on the whole batch.
+        """
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
@@ -188,7 +200,7 @@ class TrackedRun:
 
 
 def _norms(row: EpochRow) -> tuple[float, ...] | None:
-    """Return h_norm of the row, one value a site; None where one is not finite."""
+    """Return h_norm of the row, one value per site; None if one is not finite."""
     values = tuple(reading.value for reading in row.measurements.sites["h_norm"])
     return None if None in values else values
 
@@ -216,27 +228,29 @@ def track(
     store: str = "",
     resume: bool = False,
 ) -> TrackedRun:
-    """A context in which a loop of one's own is a run: `run.epoch(test_accuracy=…)` once an epoch, and all else is written.
+    """Return a context manager that logs a user-supplied loop as a run, by `run.epoch(test_accuracy=…)`.
 
     Args:
         model: as sites, skip, readout and gradient, see `adapt`.
-        eval: the batch of all metrics, x (N, …) and y (N,) int64; 128 samples of the test set as the paper has it.
+        eval: the batch of all metrics, x (N, …) and y (N,) int64; 128 samples of the test set as in the paper.
         method: its name; inside `frozen_control` the run is its control.
-        control: True makes the run the frozen control: the parameters that the model reads from the first to the last site are
-            found now, frozen when the `with` begins, and learn again when it ends. A list names other blocks or parameters.
-            Refused if `frozen_control` freezes the model already.
+        control: True makes the run the frozen control: the parameters that the model reads from the first to the last
+            site are found now, frozen when the `with` begins, and trainable again when it ends. A list names other
+            blocks or parameters. An error if `frozen_control` freezes the model already.
         seed: of the run.
         credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`; without it there is no Γ.
-        fresh: the same under newly drawn feedback, as for `alignment`.
+        fresh: the same with newly drawn feedback, as for `alignment`.
         dataset: its name [own- and digits of the batch].
-        factory: `package.module:function` that builds such a model without arguments; an audit with --factory recomputes.
-        feedback: the matrices (name → tensor) or modules that make the credit, kept with the run.
-        epochs: how many there will be [as many as run.epoch was called].
+        factory: `package.module:function` that builds such a model without arguments; an audit with --factory
+            recomputes it.
+        feedback: the matrices (name → tensor) or modules that the credit uses, kept with the run.
+        epochs: their planned number [the number of calls of run.epoch].
         checkpoint_every: see `train`.
-        study: as experiment and store, where the run is kept.
-        resume: go on after the last epoch of the same loop that did not end, `run.done`.
+        study: like experiment and store, where the run is logged.
+        resume: continue after the last epoch, `run.done`, of the same loop that did not end.
 
-    Raises InvalidFields that names all that is wrong, before anything is trained or written.
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is trained or written.
 
     >>> with fa_registry.track(model, eval=(x, y), method="mine", seed=7, credit=rule) as run:
     ...     for epoch in range(100):
@@ -254,7 +268,7 @@ def track(
     checks.finish()
     if isinstance(network, AdaptedNetwork) and network.is_skip_open:
         with torch.no_grad(), diagnostics.eval_mode(network):
-            network(x, return_hidden=True)  # which finds out whether the sites return residual branches
+            network(x, return_hidden=True)  # this detects whether the sites return residual branches
     inner = _inner(network)
     frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
@@ -272,17 +286,20 @@ def track(
 
 
 def _inner(network: nn.Module) -> nn.Module:
-    """The author's own model."""
+    """Return the author's own model."""
     return network.model if isinstance(network, AdaptedNetwork) else network
 
 
 def _name(batch: tuple[Tensor, Tensor]) -> str:
-    """What data are called that nobody named: those of another batch are others."""
+    """Return a name for unnamed data, made from the batch, so that other data get another name."""
     return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
 
 
 def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
-    """A control pairs with the runs whose specification differs from its own in the method alone: see protocol.grouping."""
+    """Return the run's specification.
+
+    A control belongs to the runs whose specification differs from its own only in the method: see protocol.grouping.
+    """
     parameter = next(inner.parameters(), None)
     return RunSpec(
         method=method,
@@ -298,7 +315,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
 
 def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
     texts = {"method": method, "dataset": dataset, "study": study}
-    problems = [] if method else ["method: expected what the rule is called"]
+    problems = [] if method else ["method: expected the name of the rule"]
     problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
     for name, number in (("seed", seed), ("epochs", epochs)):
         least, most = INTEGERS[name]
@@ -312,13 +329,13 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
 
 
 def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
-    """Why the run cannot freeze the model itself."""
+    """Return why the run cannot freeze the model itself."""
     is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
     if control is not True and not is_listed:
         return [f"control: expected True, False or a list of names, found {control!r}"]
     if isinstance(model, nn.Module) and frozen_blocks(model):
         return [
-            "control: expected a model that is not frozen, found one inside of frozen_control; leave one of the two out"
+            "control: expected a model that is not frozen, found one inside frozen_control; use only one of the two"
         ]
     distributed = torch.distributed
     is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
@@ -329,7 +346,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
-    """Why the factory's model is not such a one as is trained."""
+    """Return why the factory's model does not match the trained model."""
     try:
         built = structure(from_factory(factory))
     except UsageError as error:
@@ -354,7 +371,7 @@ def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Ten
 
 
 def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str]) -> dict[str, Any]:
-    """What provenance.json says under `own_loop`."""
+    """Return the entry `own_loop` of provenance.json."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
     sealed = (
         {"script": script.name, "sha256": jsonio.file_digest(script)}
@@ -381,7 +398,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 
 
 def _commit(folder: Path) -> str:
-    """Of the checkout that the script lies in, with a + where files of it were changed; empty where it lies in none."""
+    """Return the commit of the script's git checkout, with a + if files were changed; empty without one."""
     try:
         text = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
         return subprocess.run(text, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

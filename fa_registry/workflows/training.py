@@ -1,4 +1,4 @@
-"""Training one spec into the store: the job that `train` runs here and `study` runs many of."""
+"""Train one spec into the store: the job that `train` runs here and `study` runs many times."""
 
 from __future__ import annotations
 
@@ -53,17 +53,24 @@ from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRule
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, registry_folder
 
 LOG = logging.getLogger(__name__)
-ELSEWHERE = "elsewhere"  # how a job ends whose spec another process trains
-FILES = "the disk with this run's files"  # what refuses, where it is not the store
+ELSEWHERE = "elsewhere"  # status of a job whose spec another process trains
+FILES = "the disk with this run's files"  # named in errors that are not the store's
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
+    """One run to train.
 
-    watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
-    device: which of several cards, `cuda:1`. lease: see tracking.lease. known: ids of runs of this spec that are there already and
-    do not count; one that ends elsewhere meanwhile does. yields: whether this job gives way where another process trains the spec.
+    Attributes:
+        store: tracking URI.
+        adopt: id of a run that `mlflow run` already started for it.
+        watch: the rules to check during training, and those that end the run.
+        conformance: of its method, to be recorded with the run.
+        device: which of several cards, `cuda:1`.
+        lease: see tracking.lease.
+        known: ids of existing runs of this spec that do not count; a run that another process finishes meanwhile
+            counts.
+        yields: whether this job ends if another process trains the spec.
     """
 
     spec: RunSpec
@@ -89,7 +96,7 @@ class TrainingJob:
 
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
-    """The figures people look at first; those without a value are left out."""
+    """Return the most important metrics; those without a value are left out."""
     names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
     known = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
     return {name: value for name, value in known.items() if value is not None}
@@ -97,9 +104,13 @@ def headline(outcome: TrainingOutcome) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """fired: rule → the epoch at which it first fired. ended_by: what a run that was stopped early was stopped for.
+    """Result of a training job.
 
-    status: ELSEWHERE where another process trains, or has just trained, the specification: run_id is that run's.
+    Attributes:
+        run_id: of the other process's run if status is ELSEWHERE.
+        status: ELSEWHERE if another process trains, or has just trained, the specification.
+        fired: rule → the epoch at which it first fired.
+        ended_by: why a run was stopped early.
     """
 
     run_id: str
@@ -114,10 +125,12 @@ class TrainingResult:
 def training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    """Train `job` into the store. `report` hears (epoch, epochs, note, rule → epoch of first fire) after every epoch.
+    """Train `job` into the store; yield while a GPU works on an epoch.
 
-    Yields while a GPU works on an epoch. Stopped between epochs, it leaves a resume file and raises Interrupted; the same job
-    then goes on from there.
+    If stopped between epochs, it writes a resume file and raises Interrupted; the same job then resumes from there.
+
+    Args:
+        report: receives (epoch, epochs, note, rule → epoch of first fire) after every epoch.
     """
     with on_device(job.device):
         return (yield from _training_steps(job, stop, report))
@@ -131,9 +144,7 @@ def _training_steps(
     if job.yields and (other := finished(overview.attempts(job.spec.identity))):
         return _elsewhere(other)
     attempts = _Attempts(tracker, job.spec.identity)
-    if (
-        not job.yields or not overview.alone
-    ):  # else a run is made first, and one look will do: the one that `take` needs
+    if not job.yields or not overview.alone:  # else the run is created first, and the query of `acquire` is enough
         attempts.refresh()
     if job.yields and (other := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         overview.record_outcome(free=False)
@@ -163,13 +174,13 @@ def _training_steps(
 
 
 class _Attempts:
-    """The runs of a specification as the store last told them. Those of workers that were killed are ended with every look."""
+    """Cached runs of one specification. `refresh()` reads them again and closes runs of dead workers."""
 
     def __init__(self, tracker: Tracker, identity: str):
         self._tracker, self._identity = tracker, identity
         self.signs = HeartbeatMonitor()
         self.seen: Sequence[StoredRun] = ()
-        self.mine = ""  # the run that this process has made; while it waits its turn it gives no sign of life
+        self.mine = ""  # the run that this process has created; it has no heartbeat while it waits for its lease
 
     def refresh(self) -> Sequence[StoredRun]:
         self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
@@ -179,7 +190,10 @@ class _Attempts:
 
 @lru_cache(maxsize=2)
 def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
-    """Of all jobs that this process takes in turns: opening a store asks it for all of its experiments."""
+    """Return the tracker and snapshot shared by all jobs of this process.
+
+    They are cached because opening a store queries all of its experiments.
+    """
     tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
     return tracker, StudySnapshot(tracker, study)
 
@@ -196,7 +210,7 @@ def _trained(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Generator[None, None, TrainingResult]:
-    """Train the job's task, from its first epoch or from where it was stopped, and write all of it down."""
+    """Train the job's task from its first epoch or its resume file, and log all results."""
     trainer, watch = Trainer(task), job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
@@ -222,10 +236,10 @@ def _trained(
         finally:
             writer.interrupt(str(error))
         raise
-    except (KeyboardInterrupt, GeneratorExit):  # half an epoch is no state to go on from
-        writer.interrupt("interrupted inside an epoch; the same command goes on from the last state that was kept")
+    except (KeyboardInterrupt, GeneratorExit):  # training cannot resume from half an epoch
+        writer.interrupt("interrupted inside an epoch; the same command resumes from the last saved state")
         raise
-    except StoreError as error:  # store and files are written between epochs alone
+    except StoreError as error:  # store and files are written only between epochs
         state = _kept(resume, trainer, writer.rows)
         with suppress(RegistryError, OSError):
             writer.fail(error)
@@ -241,20 +255,21 @@ def _trained(
 
 
 def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
-    """Keep what was trained of a run that cannot be written down; says what is kept."""
+    """Save the state of a run that cannot be logged; return a message about what is saved."""
     if not rows:
         return "Nothing of this run was trained yet"
     with suppress(OSError):
-        if rows[-1].epoch == trainer.epoch:  # else the state would go on after an epoch of which there is no row
+        if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
-            return f"This run is kept after epoch {trainer.epoch}, and goes on from there"
-    return "This run could not be kept either: it goes on from its last resume file, or begins again"
+            return f"This run is saved after epoch {trainer.epoch}, and resumes from there"
+    return "The current state could not be saved; the run will resume from its last resume file or restart"
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
-    """A run that a rule may end has a resume file of its own: the other's state may lie beyond its end.
+    """Return the name of a run's resume file.
 
-    So has one of other code than version 1 of ours: half a run of a method before it was edited is no half of one after.
+    A run that a rule may end has a separate file, because the state of other runs may be after its end. A run of
+    changed code also has one: a half-trained run must not be continued with edited code.
     """
     changed = {
         name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
@@ -264,7 +279,7 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
 
 
 class _Listener:
-    """Hears every epoch: writes it down, judges it, saves a resume file when one is due, reports progress."""
+    """Receives every epoch: logs it, checks the rules, saves due resume files and reports progress."""
 
     def __init__(
         self, writer: RunWriter, resume: ResumeFile, kept: KeptState, monitor: Monitor, report: Callable[[Any], None]
@@ -273,7 +288,7 @@ class _Listener:
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         with refused(FILES):
-            self._monitor.receive(row)  # first, so that what fires is in the store with the epoch's points
+            self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
             self._writer.on_epoch(row, trainer)
             if self._resume.due():
                 self._resume.write(trainer, self._writer.rows)
@@ -282,7 +297,7 @@ class _Listener:
 
 
 def _note(row: EpochRow) -> str:
-    """What a progress bar shows of an epoch: the accuracy, or the loss where there are no classes."""
+    """Return the text of an epoch for a progress bar: the accuracy, or the loss if there are no classes."""
     for name in ("accuracy", "loss_train"):
         reading = row.measurements.scalars.get(name)
         if reading is not None and reading.value is not None:
@@ -291,14 +306,14 @@ def _note(row: EpochRow) -> str:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """The run of this spec that makes training it needless, if there is one: see `newest_finished`."""
+    """Return the run that makes training this spec unnecessary, if there is one: see `newest_finished`."""
     return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Of a spec's runs the newest complete (or diverged: it would diverge again) one.
+    """Return the newest complete or diverged run of a spec (a diverged one would diverge again).
 
-    Where there is none, one that was stopped early by the very same wish: it would be stopped there again.
+    If there is none, return one that was stopped early by the same stop rules, which would stop it again.
     """
     runs = newest_first(runs)
     for run in runs:
@@ -312,14 +327,14 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
 
 
 def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
-    """The ids of those that will not change any more."""
+    """Return the ids of the runs that will not change any more."""
     return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
 
 
 def finished_but(
     known: Iterable[str], watch: MonitoredRules
 ) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """As `newest_finished`, but for the runs with these ids."""
+    """Return `newest_finished` without the runs with these ids."""
 
     def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
         return newest_finished([run for run in attempts if run.run_id not in known], spec, watch)
@@ -328,7 +343,7 @@ def finished_but(
 
 
 def training_text(result: TrainingResult) -> str:
-    """How training ended: status, figures, and which rules fired on the way."""
+    """Describe how training ended: status, metrics, and which rules fired."""
     resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
     if result.status == ELSEWHERE:
         return f"trained by another process: run {result.run_id}"
@@ -337,15 +352,19 @@ def training_text(result: TrainingResult) -> str:
     return joined(f"{status}{resumed}: {figures}", fired_text(result.fired))
 
 
-# The train verb: one configuration, here, with its progress.
+# The train command: one configuration, here, with its progress.
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was.
+    """A run that is in the store.
 
-    other_code: what changed since the run that was there before was trained, a line a member; it was kept, or trained again.
-    page: address of all runs of its experiment side by side in MLflow's pages, empty where there are none.
+    Attributes:
+        ended_by: why it was stopped early, if it was.
+        result: None if the run existed before.
+        other_code: what changed since an existing run was trained, one line per plug-in; the run was kept, or trained
+            again.
+        page: address of all runs of its experiment side by side in MLflow's pages; empty if there are none.
     """
 
     run_id: str
@@ -370,12 +389,21 @@ def run_train(
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
 ) -> TrainResult:
-    """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
+    """Train one spec, unless the store has a finished run of it that today's code trained or that is kept.
 
-    fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
-    of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
-    trained again. executor: a name of studies.executors.CATALOG; empty: the default_executor. silence: see Resources. keep: of its
-    weights and points. Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
+    Args:
+        fields: of a run specification, as typed.
+        study: study that the run is tagged as a part of.
+        edition: rules that are checked during training, instead of the study's.
+        stop_on: rules that end the run, `D1,D2`.
+        keep: which weights, states and points are kept.
+        keep_trained: keep a run that other code has trained, instead of training it again.
+        executor: a name of studies.executors.CATALOG; empty: the default_executor.
+        silence: see Resources.
+
+    Raises:
+        InvalidFields: names everything that is wrong, before anything is written.
+        RegistryError: training failed; has the traceback.
     """
     spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
     tracker = open_tracker(place.store, place.experiment)
@@ -424,12 +452,12 @@ def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> 
 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
-    """The job's result; what it was refused with or broke with is raised."""
+    """Return the job's result, or raise its error."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
-        close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # of a process that was killed
+        close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # runs of a killed process
         failure = RegistryError(end.value)
         failure.exit_code = end.refused or failure.exit_code
         raise failure
@@ -446,7 +474,7 @@ def _checked(
     threads: int,
     lease: str | int,
 ) -> tuple[RunSpec, MonitoredRules, JobResources]:
-    """What to train, what to look out for and what it may take; everything that is wrong is named at once."""
+    """Return the spec, the rules to check and the resources; raise one error that names everything wrong."""
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
     quiet = parse_seconds("silence", silence, problems)
@@ -466,7 +494,7 @@ def _checked(
 
 
 def parse_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
-    """The seconds; what is wrong with them is added to `problems`."""
+    """Return the seconds; errors are added to `problems`."""
     try:
         return whole_number(typed, least=least, **({} if most is None else {"most": most}))
     except ValueError as error:
@@ -479,9 +507,11 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
-    """Who trains these: runs of other packages' code in processes of their own, which it may end; so do `several` on the CPU.
+    """Return the default executor for these runs.
 
-    All else runs in this process: on a GPU jobs share the card in turns, and into one alone a debugger can look.
+    Third-party code, which may end its process, and `several` runs on the CPU are trained in separate processes.
+    Everything else is trained in this process: on a GPU jobs share the card in turns, and a debugger can step into a
+    single run.
     """
     if any(map(runs_others_code, specs)):
         return "local"
@@ -489,7 +519,7 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Return how many states of which size are kept of a run, the largest of these; empty where none are."""
+    """Describe how many states a run keeps, and the largest size of one; empty if none are kept."""
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
@@ -503,7 +533,7 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 
 
 def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
-    """Run the job under a progress bar; returns how it ended."""
+    """Run the job under a progress bar; return how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
     chosen = executors.CATALOG.get(executor)
@@ -518,7 +548,7 @@ def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str)
         def receive(event: JobEvent) -> None:
             if event.kind in ENDS:
                 ends.append(event)
-            if event.kind not in ("failed", "stopped"):  # what is raised of it says so, and once will do
+            if event.kind not in ("failed", "stopped"):  # the raised error already reports these
                 progress.show(event)
 
         chosen.run([job], training_steps, resources, stop, receive)

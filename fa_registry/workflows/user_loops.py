@@ -1,7 +1,7 @@
-"""What an audit can say of a run that a loop of its author's own trained: measured again where the reader vouches for the model.
+"""Audit a run of a user-supplied loop: it is recomputed if the auditor trusts its model factory.
 
-A factory is code that a file of the store names. It is imported only where the person who audits names it too (`--factory`): a
-stranger's store could name any function there is.
+A factory is code that a file of the store names. It is imported only if the auditor names it too (`--factory`), because
+an untrusted store could name any installed function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
-REPORTED = "accuracy, losses and whatever its credit gave are as its author says"
+REPORTED = "accuracy, losses and all metrics of its credit are as its author reported them"
 OF_STATES = {
     "h_norm",
     "growth",
@@ -37,11 +37,15 @@ OF_STATES = {
     "growth_max",
     "growth_init_max",
     "h_L",
-}  # metrics that no gradient is needed for
+}  # metrics that need no gradient
 
 
 def from_factory(path: str) -> nn.Module:
-    """The model that `package.module:function` builds, called without arguments; UsageError where it does not."""
+    """Return the model that `package.module:function` builds without arguments.
+
+    Raises:
+        UsageError: the function fails or returns no model.
+    """
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -55,15 +59,19 @@ def from_factory(path: str) -> nn.Module:
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """The record with what can be measured again of it: all that needs no credit, where its factory is among `factories`.
+    """Return the record with every metric recomputed that needs no credit, if its factory is trusted.
 
-    Raises IntegrityError where its files are not those of one run.
+    Args:
+        factories: trusted factories.
+
+    Raises:
+        IntegrityError: its files are not those of one run.
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    why = f"its factory {factory} was not vouched for (--factory)" if factory else "no factory of its model was given"
+    why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"
     if not factory or factory not in factories:
-        text = f"trained by a loop of its author's own, {story.get('script', '')}: figures are as measured while it trained; {why}"
+        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are as measured during training; {why}"
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
         )
@@ -74,7 +82,7 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     with pinned_threads(threads):
         again, objection = _measured_again(tracker, record, story)
     held = _without_word(record.measurements, again, objection)
-    text = f"trained by a loop of its author's own, {story.get('script', '')}: {REPORTED}"
+    text = f"trained by a user-supplied loop, {story.get('script', '')}: {REPORTED}"
     return dataclasses.replace(
         record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", text)])
     )
@@ -102,10 +110,12 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
-    """Return of the logged metrics those that the weights and the batch alone give.
+    """Return those logged metrics that follow from the weights and the batch alone.
 
-    The check of the reference is left out: its first direction is the credit. objection: the reason of metrics that can have no
-    value; a logged value of one is compared.
+    The check of the reference is left out: its first direction is the credit.
+
+    Args:
+        objection: the reason of metrics that cannot have a value; a logged value of one is compared.
     """
 
     def is_known(reading: Reading) -> bool:

@@ -1,4 +1,4 @@
-"""The verify verb: do the figures of runs, or of an old report, still stand?"""
+"""The verify command: are the metrics of runs, or of an old report, still valid?"""
 
 from __future__ import annotations
 
@@ -37,14 +37,18 @@ from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
-MOST_AUDITS = 20  # newest ones that are searched for the one that excluded a run
-SHOWN = 5  # runs that a message names
+MOST_AUDITS = 20  # newest audits that are searched for the one that excluded a run
+SHOWN = 5  # runs that a message lists
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
 
 @dataclass(frozen=True)
 class Verification:
-    """One run's outcome: verified, mismatch or unverifiable, with what was found. files: each that was checked → its bytes."""
+    """One run's outcome (verified, mismatch or unverifiable) with details.
+
+    Attributes:
+        files: checked file → its size in bytes.
+    """
 
     run_id: str
     name: str
@@ -52,31 +56,35 @@ class Verification:
     files: Mapping[str, int] = field(default_factory=dict)
 
 
-BUNDLE = ".zip"  # ends the name of a file that is a bundle, and no audit.json
+BUNDLE = ".zip"  # suffix of a bundle; other files are an audit.json
 
 
 def run_verify(
     report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
-    """Verify a report, a bundle, or the chosen runs; UsageError unless it is one of these, and chosen in one way."""
+    """Verify a report, a bundle, or the chosen runs.
+
+    Raises:
+        UsageError: not exactly one of these is given, or runs are chosen in several ways.
+    """
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
     is_bundle = report_file.endswith(BUNDLE)
     if key and not is_bundle:
-        raise UsageError("--key is of a bundle, whose name ends on .zip")
+        raise UsageError("--key applies only to a bundle, whose name ends with .zip")
     if is_bundle:
-        from fa_registry.workflows.bundle import verify_bundle  # which tells its outcomes as this file does
+        from fa_registry.workflows.bundle import verify_bundle  # imported here because it imports this module
 
         return verify_bundle(existing(report_file), measuring, key)
     return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
 
 
 def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
-    """Recompute every selected run from its artifacts and compare with what it logged; then check the audits that judged them.
+    """Recompute the selected runs, compare them with their logged metrics, and check their audits.
 
-    A run's verdict tags and attached pages have to be what its audit's report gives; the report is judged again, and its pages
-    are rendered again.
+    A run's verdict tags and attached pages must be those of its audit's report; the report is judged again, and its
+    pages are rendered again.
     """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
@@ -94,27 +102,29 @@ def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "
 
 
 def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]) -> Verification:
-    """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
+    """Return a run's outcome: a changed file or table is a mismatch, any other error is unverifiable."""
     run, record = gathered.run, gathered.record
     if not record:
         state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
         return Verification(run.run_id, run.name, Integrity(state, (gathered.exclusion.reason,)))
-    pages, check = {}, Check(PAGES, "agrees", "those that audits attached are as they were written")
+    pages, check = {}, Check(PAGES, "agrees", "those that audits attached are unchanged")
     try:
         pages = check_run_pages(tracker, run)
     except IntegrityError as error:
         check = Check(PAGES, "differs", str(error))
     integrity = with_checks(record.integrity, [table_history(tracker, run), check, *checks])
     paths = {name: tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, *record.digests)}
-    sizes = {name: path.stat().st_size for name, path in paths.items() if path}  # checked as the run was gathered
+    sizes = {
+        name: path.stat().st_size for name, path in paths.items() if path
+    }  # they were checked when the run was recomputed
     return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return the id of the newest audit that wrote each run's verdict tags → those runs; an empty id where none is known.
+    """Return the id of the newest audit that wrote each run's verdict tags → those runs.
 
-    The tag `fa.report` names the audit that judged a run. An audit that could not judge it only replaced its verdict: it is the
-    newest complete audit whose report lists the run among the excluded ones.
+    The id is empty if none is known. The tag `fa.report` names the audit that judged a run. An audit that could not
+    judge a run only replaced its verdict: it is the newest complete audit whose report lists the run as excluded.
     """
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -127,10 +137,13 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
 
 
 def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit whose report excludes the run; empty where none of the last MOST_AUDITS does."""
+    """Return the id of the newest audit whose report excludes the run, or "".
+
+    Only the last MOST_AUDITS audits are searched.
+    """
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
     for audit in audits:
-        with contextlib.suppress(RegistryError):  # an unreadable report: an older audit may be the one
+        with contextlib.suppress(RegistryError):  # an unreadable report: continue with older audits
             report = recorded_report(tracker, audit.run_id, "fa-registry audit")
             if any(excluded.run_id == run.run_id for excluded in report.excluded):
                 return audit.run_id
@@ -140,13 +153,17 @@ def _excluding(tracker: Tracker, run: StoredRun) -> str:
 def _audit(
     tracker: Tracker, audit_id: str, runs: Sequence[StoredRun], checks: dict[str, list[Check]]
 ) -> Iterator[Verification]:
-    """Check an audit and what it left on `runs`: a Check of each is added to `checks`, run id → its checks."""
+    """Check an audit and what it wrote to `runs`.
+
+    Args:
+        checks: run id → its checks; a Check of each run is added.
+    """
     name = f"audit {audit_id or 'of the verdict tags'}"
     try:
         audit = tracker.get(audit_id) if audit_id else None
         if audit is None:
             named = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
-            raise UsageError(f"no audit of this store says what the tags {schema.TAG_VERDICT} of {named} say")
+            raise UsageError(f"no audit of this store gives the values of the tags {schema.TAG_VERDICT} of {named}")
         report = recorded_report(tracker, audit_id, "fa-registry audit")
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
@@ -171,7 +188,7 @@ def _audit(
 
 
 def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Integrity:
-    """Compare the report's records with the runs, then its verdicts with what its editions say of the records."""
+    """Compare the report's records with the runs, then its verdicts with those its editions give now."""
     records = check_records(tracker, report)
     judged = check_verdicts(report, same_release)
     worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
@@ -179,7 +196,11 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
-    """Check the verdict tags of a run, and its attached pages where the audit's own could be rendered again into `out`."""
+    """Check a run's verdict tags, and its attached pages if the audit's pages could be rendered again.
+
+    Args:
+        out: folder of the rendered pages.
+    """
     wrong = verdict_tag_differences(notes.sources.report, run)
     yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")
     if out is not None:
@@ -189,13 +210,14 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the store: its runs, their artifacts, and its verdicts, judged again.
+    """Compare an audit.json with the store: its runs, their artifacts, and its verdicts (judged again).
 
-    Every record has to be what its run recorded, and every verdict what the edition says of the records. Nothing is measured.
+    Every record must be the one that its run recorded, and every verdict the one that the edition gives for the
+    records. Nothing is recomputed.
     """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    # of the text and not of the report: a field that a later release adds has no part in what was recorded
+    # digest of the text, not of the decoded report: a later release may have added fields
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
     recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))
@@ -212,13 +234,13 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return those records of the report whose final weights are another run's."""
+    """Return the records of the report whose final weights are another run's."""
     records = [run.record for run in report.runs]
     return [after for before, after in zip(records, compared(tracker, records), strict=True) if after is not before]
 
 
 def _still_stands(record: RunRecord, same: Mapping[str, Integrity], tracker: Tracker) -> Verification:
-    """Check that a run's files, specification and figures are those that were audited."""
+    """Check that a run's files, specification and metrics are those that were audited."""
     files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)

@@ -74,7 +74,7 @@ def test_one_block_of_another_run_is_a_finding_on_both(store, audit):
     file_weights(store, source, target, lambda held: {**own, "blocks.1.w1.weight": held["blocks.1.w1.weight"]})
     _, report = audit("--trust-logged")
     for one, other in ((source, target), (target, source)):
-        words = "in 1 trained tensor, bit by bit, as blocks.1.w1.weight"
+        words = "in 1 trained tensor, bit by bit, e.g. blocks.1.w1.weight"
         caught(report, one, f"{NEAR}{other}")
         assert any(words in " ".join(excluded.integrity.details) for excluded in report.excluded)
 

@@ -195,7 +195,7 @@ def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_by
         found = {check.subject: check.outcome for check in run.record.integrity.checks}
         assert set(SUBJECTS) < set(found) and set(found.values()) == {"agrees"}
     # six runs whole, which is 48 steps each, and the first 8 of six
-    assert "Of 12 runs training steps were taken again" in " ".join(report.remarks)
+    assert "In 12 runs, training steps were replayed" in " ".join(report.remarks)
     assert "336 of their 576 steps (58.3 %)" in " ".join(report.remarks)
     first = Path("pages/audit.json").read_bytes()
     audit("--nonce", "12ab")

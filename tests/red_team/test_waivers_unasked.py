@@ -54,7 +54,7 @@ def test_the_study_names_its_own_file_and_the_page_says_so(planted):
     result, report = run_audit(planted)
     assert result.exit_code == 0 and "fail" not in outcomes(report)
     page = (planted.folder / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "The study&#39;s own file names waivers: mine.toml beside it." in page
+    assert "The study&#39;s own file names waivers: mine.toml next to it." in page
 
 
 @pytest.mark.parametrize("named", ['"gone.toml"', "3"])

@@ -275,10 +275,8 @@ def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_t
     run = next(run for run in report.runs if run.record.spec.control == "none")
     bare = dataclasses.replace(report, choice=SelectionSummary("digits"))
     spec = dataclasses.replace(run.record.spec, seed=9)
-    broken = Exclusion("d" * 32, "bp s9", "cannot be measured again:\nno data", spec=spec, kind="broken")
-    assert completion_commands([run], (broken,), bare) == (
-        "# no command repairs bp s9: cannot be measured again: no data",
-    )
+    broken = Exclusion("d" * 32, "bp s9", "cannot be recomputed:\nno data", spec=spec, kind="broken")
+    assert completion_commands([run], (broken,), bare) == ("# no command repairs bp s9: cannot be recomputed: no data",)
     assert completion_commands([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith(
         "# no command repairs"
     )

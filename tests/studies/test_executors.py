@@ -122,7 +122,7 @@ def test_a_job_that_an_executor_never_told_of_is_a_failure(backwards, workplace)
     result = fa_registry.study("study.toml", device="cpu", executor="backwards")
     assert result.exit_code == 1 and len(result.trained) == 3
     ((name, error),) = result.failed.items()
-    assert name.startswith("bp ·") and error == "the executor backwards returned and never told how this run ended"
+    assert name.startswith("bp ·") and error == "the executor backwards returned without reporting how this run ended"
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "os._exit(0)"])

@@ -376,7 +376,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
     path = artifact(run_id, schema.FEEDBACK)
     save_tensors(path, {name: value * 2 for name, value in load_tensors(path).items()})
     message = refused(registry, *arguments, "--force", code=3)
-    assert "state.safetensors: card.json beside it tells of a file with SHA-256" in message
+    assert "state.safetensors: card.json next to it names a file with SHA-256" in message
     (path.parent / "card.json").write_text("{")
     assert "cannot be read as JSON" in refused(registry, *arguments, "--force", code=3)
     (path.parent / "card.json").write_text('{"title": "of somebody else"}')
@@ -385,7 +385,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
 
 def test_controls_and_endless_epochs_are_refused(registry, elsewhere):
     message = refused(registry, elsewhere.weights, *SPEC, "--method", "bp", "--set", "control=frozen")
-    assert "control: a control is trained here, not adopted; found 'frozen': see --frozen-accuracy" in message
+    assert "control: a control is trained here and cannot be adopted; found 'frozen': see --frozen-accuracy" in message
     assert "epochs: expected at most 100,000, found 1000000" in refused(
         registry, elsewhere.weights, *SPEC, "--epochs", "1000000"
     )

@@ -71,7 +71,7 @@ def test_recomputed_figures_give_the_same_answer(trained, workplace):
     logged, again = (json.loads((workplace / folder / "per-layer.json").read_text()) for folder in ("logged", "again"))
     taken_again = again["remarks"].pop()
     assert logged == again and taken_again.startswith(
-        "Of 4 runs training steps were taken again from the specification: "
+        "In 4 runs, training steps were replayed from the specification: "
     )
 
 

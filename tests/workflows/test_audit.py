@@ -147,7 +147,7 @@ def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
     refused = trained("audit", "--run", "zz", "--out", "one")
     assert (
         refused.exit_code == 2
-        and "run 'zz': no run's id begins so; `fa-registry list runs` lists them" in refused.stderr
+        and "run 'zz': no run's id begins like this; `fa-registry list runs` lists them" in refused.stderr
     )
 
 
@@ -224,7 +224,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
         (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
-        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins so"),
+        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins like this"),
         (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     report = result["report"]
     (excluded,) = report["excluded"]
     assert code == 3 and excluded["run_id"] == broken and len(report["runs"]) == 3
-    assert excluded["reason"] == "cannot be measured again: RuntimeError: the disk is <on> fire"
+    assert excluded["reason"] == "cannot be recomputed: RuntimeError: the disk is <on> fire"
     assert "Traceback" in excluded["failure"] and "RuntimeError" in excluded["failure"]
     page = (workplace / "reports" / "index.html").read_text()
     assert "Traceback" in page and "in gather" in page and "<on>" not in page
@@ -443,7 +443,7 @@ def test_a_worker_that_dies_is_the_reason_of_its_runs(trained, monkeypatch):
     code, result = audited(trained, "--jobs", "2")
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and len(result["report"]["runs"]) == 3 and "BrokenProcessPool" in excluded["failure"]
-    assert excluded["reason"].startswith("cannot be measured again: the worker process died")
+    assert excluded["reason"].startswith("cannot be recomputed: the worker process died")
 
 
 def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch):
@@ -453,14 +453,14 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
 
     monkeypatch.setattr(remeasure, "run_jobs", stopped)
     result = trained(*AUDIT, "--jobs", "2")
-    assert result.exit_code == 130 and "stopped while runs were measured again" in result.stderr
+    assert result.exit_code == 130 and "stopped while runs were recomputed" in result.stderr
     assert not (workplace / "reports").exists()
 
 
 def test_progress_names_every_run_and_how_it_went(trained):
     spoil("fa", schema.FINAL, lambda path: path.unlink())
     result = trained(*AUDIT)
-    assert "measuring 4 runs again" in result.stderr and result.stderr.count(": verified") == 3
+    assert "recomputing 4 runs" in result.stderr and result.stderr.count(": verified") == 3
     assert "fa · resmlp-16x2 · digits · 2 epochs · s1: integrity failure: " in result.stderr
     assert "again" not in trained(*AUDIT, "--trust-logged").stderr
 

@@ -150,7 +150,7 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
     ("texts", "words"),
     [
         (["dffa", "bp"], r"dffa: unknown method or run 'dffa' \(did you mean 'dfa'\?\); known: bp, dfa, dfa\+pen"),
-        (["aaaa", "bp"], r"aaaa: 2 runs begin so \(aaaa10+, aaaa20+\); give more characters"),
+        (["aaaa", "bp"], r"aaaa: 2 runs begin like this \(aaaa10+, aaaa20+\); give more characters"),
         (["ffff", "bp"], "ffff: unknown method or run"),
         (["ccc", "bp"], "ccc: unknown method or run"),  # three characters name no run
         (["bp", "bp"], "bp: the same as bp"),

@@ -89,7 +89,7 @@ def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry
             line = f"{workplace / 'files' / source.path}: expected MD5 {source.md5}, found no such file"
             assert line in result.stderr
         assert "the download failed: " in result.stderr and "no network" in result.stderr
-        assert "put these files there by hand" in result.stderr
+        assert "download these files manually to the paths above" in result.stderr
     message = registry("data", "fetch", "cifar10", "--data-root", "files").stderr
     assert f"or cifar-10-python.tar.gz (MD5 c58f30108f718f92721af3b95e74349a) into {workplace / 'files'}" in message
 
@@ -103,7 +103,7 @@ def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):
     Path("taken").write_text("a file")
     result = registry("data", "fetch", "cifar10", "--data-root", "taken/below")
     assert result.exit_code == 2
-    assert f"data root {workplace / 'taken' / 'below'}: cannot be made: Not a directory" in result.stderr
+    assert f"data root {workplace / 'taken' / 'below'}: cannot be created: Not a directory" in result.stderr
 
 
 def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalog, offline):
@@ -150,7 +150,7 @@ def test_check_reports_files_counts_and_cache(registry, small):
     assert found[-1]["found"].startswith("20 train, 6 test, digest ")
     (Path("data") / small.card.files[0].path).unlink()
     again = json.loads(registry("data", "check", "mnist", "--json").stdout)
-    assert again[0]["ok"] and "not needed: decoded already" in again[0]["found"]
+    assert again[0]["ok"] and "not needed: already decoded" in again[0]["found"]
 
 
 def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):

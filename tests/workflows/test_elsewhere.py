@@ -64,7 +64,7 @@ def test_a_study_waits_for_what_others_train_and_is_complete_with_it(registry, t
     told = json.loads(result.stdout)
     assert result.exit_code == 0, result.output
     assert told["elsewhere"] == [run_id] and len(told["trained"]) == 3
-    assert "waiting for what other processes train on another-machine, 1 run: held" in result.stderr
+    assert "waiting for 1 run that other processes train on another-machine: held" in result.stderr
     assert [run.run_id for run in attempts(tracker, identity)] == [run_id]
 
 
@@ -119,7 +119,7 @@ def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_wha
     meanwhile(monkeypatch, lambda: tracker.log(run_id, tags=sign(next(number), 600)))
     result = registry(*STUDY)
     assert result.exit_code == StoreError.exit_code
-    assert "is trained by another machine, another-machine, at this moment" in result.output
+    assert "is being trained by another machine, another-machine" in result.output
     assert "address of an MLflow server" in result.output and "Traceback" not in result.output
 
 

@@ -119,7 +119,7 @@ def stored():
     ("error", "kind", "reason"),
     [
         (IntegrityError("changed"), "integrity", "integrity failure: changed"),
-        (KeyError("threads"), "broken", "cannot be measured again: KeyError: 'threads'"),
+        (KeyError("threads"), "broken", "cannot be recomputed: KeyError: 'threads'"),
     ],
 )
 def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monkeypatch, error, kind, reason):

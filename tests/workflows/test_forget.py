@@ -109,11 +109,11 @@ def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
     MlflowTracker().discard(gone)
     here, elsewhere = begun(), begun(**{schema.TAG_PROCESS: "far:1:1:1"})
     expected = {
-        here: f"it is at work on {process_ownership.process_tag().partition(':')[0]}: stop it first",
-        elsewhere: "it is at work on far: stop it first",
+        here: f"it is running on {process_ownership.process_tag().partition(':')[0]}: stop it first",
+        elsewhere: "it is running on far: stop it first",
         audit: "found an audit",
         study: "4 runs were trained for this run of a study",
-        gone: "in MLflow's bin already",
+        gone: "already in MLflow's bin",
         foreign: "found one without the tag fa.kind",
     }
     result = trained("forget", free, *expected, "--yes")

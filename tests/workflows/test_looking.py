@@ -63,13 +63,13 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
 
 def test_show_of_an_unknown_run(trained):
     result = trained("show", "zzzz")
-    assert result.exit_code == 2 and "no run's id begins so; `fa-registry list runs` lists them" in result.stderr
+    assert result.exit_code == 2 and "no run's id begins like this; `fa-registry list runs` lists them" in result.stderr
     assert "more characters" not in result.stderr
 
 
 def test_show_of_a_start_that_several_runs_have_names_them(trained):
     result = trained("show", "")
-    assert result.exit_code == 2 and "4 runs begin so: " in result.stderr
+    assert result.exit_code == 2 and "4 runs begin like this: " in result.stderr
     assert run_of("dfa").run_id in result.stderr and "give more characters of the id" in result.stderr
 
 
@@ -152,7 +152,7 @@ def found(answer) -> dict[str, str]:
 def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
     typo = tmp_path / "typo.db"
     rows = found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))
-    assert rows["store"].endswith("none yet, the first run makes it") and rows["MLflow's pages"] == "no study yet"
+    assert rows["store"].endswith("none yet, the first run creates it") and rows["MLflow's pages"] == "no study yet"
     assert not typo.exists()
     typo.touch()
     assert found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))["store"] == rows["store"]

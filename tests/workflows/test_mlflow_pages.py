@@ -78,11 +78,11 @@ def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_said(tra
     assert (
         there.exit_code == 0
         and f"/experiments/{experiment.experiment_id}/" in there.stdout
-        and "the others lie" not in there.stderr
+        and "the others are in" not in there.stderr
     )
     more = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1")
     assert more.exit_code == 0
-    assert "MLflow's page shows the 4 of 8 runs of study tiny that lie in the experiment fa_registry" in more.stderr
-    assert "the others lie in mine: --experiment puts" in more.stderr
+    assert "MLflow's page shows only the 4 of 8 runs of study tiny in experiment fa_registry" in more.stderr
+    assert "the others are in mine: --experiment adds" in more.stderr
     audited = json.loads(trained(*AUDIT, "--seeds", "1,2", "--json").stdout)["report"]
     assert len(audited["runs"]) == 8

@@ -330,7 +330,7 @@ def test_a_fail_without_a_reason(judged):
 
 def test_a_reason_where_none_is_needed(judged):
     words = judged.refused(judged.run(), *BY_2026_11, "--despite", "to be sure")
-    assert "is WARN(D3 provisional): there is nothing to promote it despite of" in words
+    assert "is WARN(D3 provisional); --despite is not needed" in words
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
@@ -371,7 +371,7 @@ def test_the_run_of_a_study(judged):
 
 def test_a_run_that_is_not_there(judged):
     result = CliRunner().invoke(main, ["promote", "0123abcd", "--store", judged.store])
-    assert result.exit_code == 2 and "no run's id begins so" in result.stderr
+    assert result.exit_code == 2 and "no run's id begins like this" in result.stderr
 
 
 def test_a_run_that_was_never_audited(judged):
@@ -468,7 +468,7 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            assert "judged other files than it has now; judge it again" in judged.refused(changed, *BY_2026_11)
+            assert "judged other files than the run has now; judge it again" in judged.refused(changed, *BY_2026_11)
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):

@@ -41,7 +41,7 @@ def test_a_study_that_was_never_audited_says_what_to_do(trained):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
         assert f"study {name}: no audit of it in" in result.stderr
-        assert f"; `fa-registry audit --study {typed}` makes one" in result.stderr
+        assert f"; `fa-registry audit --study {typed}` creates one" in result.stderr
 
 
 def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):

@@ -39,7 +39,7 @@ def test_runs_are_chosen_in_one_way(given):
 def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained):
     tracker, run = MlflowTracker(), run_of("dfa")
     assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
-    with pytest.raises(UsageError, match="runs begin so"):
+    with pytest.raises(UsageError, match="runs begin like this"):
         expand_run_id(tracker, "")
 
 
@@ -203,4 +203,4 @@ def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     assert newest_finished(runs, spec).run_id == runs[1].run_id
     selection = select_runs(tracker, RunSelector("tiny"))
     assert {run.run_id for run in selection.runs} & {run.run_id for run in runs} == {runs[1].run_id}
-    assert any(remark.startswith("1 runs say that they began in the future") for remark in selection.remarks)
+    assert any(remark.startswith("1 runs have a start time in the future") for remark in selection.remarks)

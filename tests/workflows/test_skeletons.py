@@ -82,7 +82,7 @@ def test_nothing_that_is_there_is_written_over(workplace):
     written("method", "mine")
     before = {path: path.read_bytes() for path in Path("mine").rglob("*") if path.is_file()}
     result = call("new", "study", "mine")
-    assert result.exit_code == 2 and "is there already" in result.stderr
+    assert result.exit_code == 2 and "already exists" in result.stderr
     assert {path: path.read_bytes() for path in Path("mine").rglob("*") if path.is_file()} == before
 
 
@@ -90,12 +90,12 @@ def test_nothing_that_is_there_is_written_over(workplace):
     ("kind", "name", "words"),
     [
         ("methode", "mine", "did you mean 'method'"),
-        ("method", "dfa", "there is a method dfa already"),
-        ("study", "digits", "there is a study digits already"),
-        ("method", "My-Rule", "expected a name of a Python package"),
-        ("method", "../out", "expected a name of a Python package"),
-        ("method", "class", "expected a name of a Python package"),
-        ("dataset", "", "expected a name of a Python package"),
+        ("method", "dfa", "a method dfa already exists"),
+        ("study", "digits", "a study digits already exists"),
+        ("method", "My-Rule", "expected a Python package name"),
+        ("method", "../out", "expected a Python package name"),
+        ("method", "class", "expected a Python package name"),
+        ("dataset", "", "expected a Python package name"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(workplace, kind, name, words):

@@ -117,7 +117,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
         if verb in writes:
             assert stderr.count("\n") == 1 and "cannot be written; choose another with --store" in stderr, stderr
     doctor = {row["check"]: row["found"] for row in json.loads(answers[1][1])}
-    assert "4 finished runs" in doctor["store"] and "can only be read" in doctor["store"]
+    assert "4 finished runs" in doctor["store"] and "read-only" in doctor["store"]
     assert doctor["MLflow's pages"].startswith("http")
     again = workplace / "again" / "index.html"
     assert again.read_bytes() == (audited / "reports" / "index.html").read_bytes()

@@ -27,7 +27,7 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
     assert len(selection.runs) == 4 and not selection.excluded
     assert selection.text == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
-        "No run of study tiny as it is written is finished here; audited is its twin --data digits_centred --scale 0.5.",
+        "No run of study tiny as written is finished here; its study variant --data digits_centred --scale 0.5 was audited.",
     )
     result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
     assert result.exit_code in (0, 1), result.output

@@ -155,7 +155,7 @@ def test_an_audit_of_a_twin_reads_its_study_once(registry, readings):
     registry("study", "tiny", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
     readings.clear()
     audit = fa_registry.audit(study="tiny", device="cpu", trust_logged=True)
-    assert "audited is its twin --scale 0.5" in audit.report.remarks[0]
+    assert "its study variant --scale 0.5 was audited" in audit.report.remarks[0]
     assert len(readings) == 1
 
 

@@ -40,7 +40,7 @@ from fa_registry.reporting.report_values import (
 )
 from fa_registry.reporting.view_models import (
     AuditRow,
-    BesideRow_value,
+    NearSettingRow,
     ChangedEdition,
     Count,
     EditionComparison,
@@ -165,14 +165,14 @@ def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
 
 
-def _neighbour(report: AuditReport) -> Truncated[BesideRow_value] | None:
+def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
     """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
     found = report.choice.beside if report.choice else None
     if found is None:
         return None
     groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
-        BesideRow_value(other, judged.label, describe_difference(differing))
+        NearSettingRow(other, judged.label, describe_difference(differing))
         for other in found
         for judged in groups.get(skeleton(other.spec), ())
         if (differing := differing_numbers(judged, other.spec))
@@ -409,7 +409,7 @@ class IndexContext:
         "runs of the judged methods and settings in the store that this audit left out; none if this was not checked",
         "runs",
     )
-    beside: Truncated[BesideRow_value] | None = documented(
+    beside: Truncated[NearSettingRow] | None = documented(
         "runs whose specification differs from a judged one in numbers only, by at most 1 %; none if this was not checked",
         "runs",
     )
