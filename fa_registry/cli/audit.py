@@ -70,7 +70,7 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 @JSON
 @examples(
     "audit --study digits",
-    "audit --study paper --data digits --scale 0.02",
+    "audit --study paper --replace-dataset digits --scale 0.02",
     "audit --study digits --editions 2026-04,2026-05,2026-12",
     "audit --study digits --threshold D1=100 --waivers waivers.toml --json",
     "audit --run 4f1c… --run 90ab… --trust-logged",

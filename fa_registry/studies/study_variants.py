@@ -34,7 +34,7 @@ class StudyVariant:
 
     @property
     def description(self) -> str:
-        """As it is typed: `--data digits --scale 0.02`; empty for the study itself."""
+        """As it is typed: `--replace-dataset digits --scale 0.02`; empty for the study itself."""
         return " ".join(f"--{name} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:

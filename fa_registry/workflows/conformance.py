@@ -189,9 +189,9 @@ def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
     many = len(changed) > 1
     count = f"{len(changed)} runs were" if many else f"{next(iter(changed))} was"
     become = (
-        f"{'are' if many else 'is'} kept (--keep-trained); an audit cannot recompute {'them' if many else 'it'}"
+        f"{'are' if many else 'is'} kept (--accept-old-code); an audit cannot recompute {'them' if many else 'it'}"
         if kept
-        else f"{'are' if many else 'is'} trained again (--keep-trained keeps {'them' if many else 'it'})"
+        else f"{'are' if many else 'is'} trained again (--accept-old-code keeps {'them' if many else 'it'})"
     )
     LOG.info("%s trained by other code and %s:", count, become)
     for line in dict.fromkeys(line for lines in changed.values() for line in lines):

@@ -148,7 +148,7 @@ def plan_study(
 def _why_unprobed(probing: bool, executor: str) -> str:
     """Return why nothing is timed; empty if it is."""
     if not probing:
-        return "nothing was timed (--no-probe)"
+        return "nothing was timed (--no-timing)"
     if executor not in HERE:
         return f"executor {executor} may place the runs on other machines, and only this one could be timed"
     return ""

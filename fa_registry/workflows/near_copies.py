@@ -229,8 +229,8 @@ def _exact_blocks(spec: RunSpec) -> int | None:
         return None
     parts = {part_of(name) for name in initial}
     blocks = len([part for part in parts if part.startswith("blocks.")])
-    depth_value = spec.control.removeprefix("ladder_")
-    trained = int(depth_value) if depth_value.isdigit() else blocks if spec.control == "none" else 0
+    trained_blocks = spec.control.removeprefix("ladder_")
+    trained = int(trained_blocks) if trained_blocks.isdigit() else blocks if spec.control == "none" else 0
     exact = sites == "all" or ("embed" not in parts and trained <= (sites == "last"))
     return trained if initial and exact else None
 

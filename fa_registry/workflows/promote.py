@@ -403,12 +403,12 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
                 f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
-                'to promote it nevertheless, give a reason, which is kept with the model: --despite "reason"'
+                'to promote it nevertheless, give a reason, which is kept with the model: --override-reason "reason"'
                 + "".join(f"\n  - {finding.sentence}" for finding in against)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --despite is not needed")
+        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --override-reason is not needed")
     return PromotionOverride(reason.strip(), author or _user())
 
 

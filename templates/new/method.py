@@ -19,7 +19,10 @@ class Skeleton(Method):
         gamma_reference="bp",  # what Γ compares the credit with
         exact_sites="none",  # where the credit is the gradient by construction: none, last, all
         feedback="B_l (D_l, C), entries N(0, 1/C), fixed",
-        properties=("feedback_fixed", "output_jacobian_gives_bp"),  # checked by the conformance suite, which lists the names
+        properties=(
+            "feedback_fixed",
+            "output_jacobian_gives_bp",
+        ),  # checked by the conformance suite, which lists the names
     )
 
     def feedback(self, shape, options, generator):

@@ -22,7 +22,7 @@ def test_the_classic_network_reaches_the_logged_accuracies(command, tmp_path):
     assert len(outcomes) == 12 and not {"differs", "not comparable", "not measured"} & set(outcomes)
 
 
-SMALL = ("--data", "digits", "--scale", "0.01", "--seeds", "42")  # one epoch a run
+SMALL = ("--replace-dataset", "digits", "--scale", "0.01", "--seeds", "42")  # one epoch a run
 ARCHITECTURES = {"resmlp", "vit_mini", "small_resnet"}
 
 

@@ -294,7 +294,7 @@ def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
 def registered(site, tmp_path_factory):
     """(run, version): trained, audited and promoted through the server, so that nothing of the run lies where its client is."""
     store = ("--store", site.address)
-    named = ("--name", "tutorial", "--alias", "champion", "--despite", REASON, "--author", "A. Nother")
+    named = ("--name", "tutorial", "--alias", "champion", "--override-reason", REASON, "--author", "A. Nother")
     with working_in(tmp_path_factory.mktemp("client")):
         done(*TRAIN.split(), *store)
         found = MlflowTracker(site.address).search({schema.TAG_KIND: "run"})

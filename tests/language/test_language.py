@@ -71,4 +71,10 @@ def test_the_files_that_are_read_are_there():
     from tests.language.check import files
 
     read = {path.relative_to(ROOT).as_posix() for path in files()}
-    assert {"README.md", "SECURITY.md", "docs/architecture.md", "templates/form.html.j2", "fa_registry/metrics.py"} <= read
+    assert {
+        "README.md",
+        "SECURITY.md",
+        "docs/architecture.md",
+        "templates/form.html.j2",
+        "fa_registry/metrics.py",
+    } <= read

@@ -236,9 +236,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
     assert (second.state, second.confidence, second.look) == ("UNDECIDED", 0.975, 2)
     assert third.interval[0] < second.interval[0] < first.interval[0]
     assert "by the whole 97.5 % interval over seeds" in second.required
-    assert (
-        "(97.5 % interval, since this is interim analysis 2: its seeds changed after an audit; " in second.sentence
-    )
+    assert "(97.5 % interval, since this is interim analysis 2: its seeds changed after an audit; " in second.sentence
     assert "95 % interval over seeds" in first.required and "look" not in first.sentence
     assert judge_all(runs, OURS, looks={"another group": 2})[0].findings[2] == first
 

@@ -82,7 +82,10 @@ def test_every_rule_says_who_says_so_and_why():
         (("fail_if", "strikt = true\nfail_if"), r"unknown field 'strikt' \(did you mean 'strict'\?\)"),
         (("fail_if", "labels = { pas = 'x' }\nfail_if"), r"labels.pas: unknown field 'pas' \(did you mean 'pass'\?\)"),
         (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: must not contain a bracket"),
-        (("fail_if", "labels = { fail = 'a: b' }\nfail_if"), "labels.fail: must not contain a bracket, and a colon only at"),
+        (
+            ("fail_if", "labels = { fail = 'a: b' }\nfail_if"),
+            "labels.fail: must not contain a bracket, and a colon only at",
+        ),
     ],
 )
 def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):

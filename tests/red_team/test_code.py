@@ -217,12 +217,12 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     before = world.store.json(world.run_id, schema.PROVENANCE)["code"][f"methods/{NAME}"]["digest"]
     first = world.run_id
     world.plugin.edit(*edit)
-    planned = call("study", "mine", "--device", "cpu", "--dry-run", "--no-probe")
+    planned = call("study", "mine", "--device", "cpu", "--dry-run", "--no-timing")
     assert "1 to train" in planned.output
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in planned.output
     result = world.study()
     assert "1 trained" in result.output
-    assert "was trained by other code and is trained again (--keep-trained keeps it)" in result.stderr
+    assert "was trained by other code and is trained again (--accept-old-code keeps it)" in result.stderr
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in result.stderr
     assert world.run_id != first
     assert world.store.json(first, schema.SPEC) == world.store.json(
@@ -234,8 +234,8 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
 def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     first = world.run_id
     world.plugin.edit(*TURNED)
-    result = world.study("--keep-trained")
-    assert "is kept (--keep-trained); an audit cannot recompute it" in result.stderr
+    result = world.study("--accept-old-code")
+    assert "is kept (--accept-old-code); an audit cannot recompute it" in result.stderr
     assert world.run_id == first
     code, run = world.audit()
     assert (code, run.verdict.outcome) == (3, "incomplete")
@@ -253,7 +253,7 @@ def test_train_says_it_too(untrained):
     words = (*words, "architecture.d_hidden=16,architecture.num_blocks=2")
     first = json.loads(call(*words, "--json").stdout)
     untrained.plugin.edit(*TURNED)
-    kept = call(*words, "--json", "--keep-trained")
+    kept = call(*words, "--json", "--accept-old-code")
     assert json.loads(kept.stdout)["run_id"] == first["run_id"]
     assert len(json.loads(kept.stdout)["other_code"]) == 1
     again = call(*words, "--json")

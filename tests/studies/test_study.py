@@ -410,7 +410,7 @@ def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_p
 
 def test_a_twin_says_what_makes_it_one(tmp_path):
     path = study_file(tmp_path)
-    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.description == "--data digits --scale 0.02"
+    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.description == "--replace-dataset digits --scale 0.02"
     assert load_study(path, {"data": "", "scale": "1"}).twin.description == "" == load_study(path).twin.description
     assert load_study(path, {"data": "", "scale": "1"}) == load_study(path)
 

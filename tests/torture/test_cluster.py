@@ -111,7 +111,7 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
         try:
             node = cluster.add_node(num_cpus=1)
             where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--device", "cpu", "--json")
-            with registry("study", "study.toml", "--lease", "10", *where) as training:
+            with registry("study", "study.toml", "--heartbeat-timeout", "10", *where) as training:
                 tracker = MlflowTracker(store)
                 spared = {
                     spec.identity for spec in RunSelector("study.toml", overrides={"device": "cpu"}).as_asked.specs

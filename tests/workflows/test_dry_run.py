@@ -110,7 +110,7 @@ def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
 
 @pytest.mark.parametrize(
     ("asked", "why"),
-    [({"no_probe": True}, "--no-probe"), ({"executor": "elsewhere"}, "may place the runs on other machines")],
+    [({"no_probe": True}, "--no-timing"), ({"executor": "elsewhere"}, "may place the runs on other machines")],
 )
 def test_what_is_not_timed_has_no_time_and_a_reason(registry, monkeypatch, asked, why):
     monkeypatch.setattr(dry_run, "probe", lambda *_: pytest.fail("timed"))
@@ -154,11 +154,11 @@ def test_a_study_has_no_time_unless_all_of_it_was_timed(registry, workplace, mon
 
 def test_json_holds_all_of_the_plan(registry):
     result = registry(
-        "study", "tiny", "--dry-run", "--no-probe", "--json", "--device", "cpu", "--data", "digits_centred"
+        "study", "tiny", "--dry-run", "--no-timing", "--json", "--device", "cpu", "--replace-dataset", "digits_centred"
     )
     plan = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert (plan["study"], plan["twin"], plan["runs"], plan["complete"]) == ("tiny", "--data digits_centred", 4, 0)
+    assert (plan["study"], plan["twin"], plan["runs"], plan["complete"]) == ("tiny", "--replace-dataset digits_centred", 4, 0)
     assert plan["seconds"] is None and plan["probed"] is False
     assert plan["settings"][0]["dataset"] == "digits_centred"
     assert plan["settings"][0]["architecture_options"]["d_hidden"] == 16
@@ -191,8 +191,8 @@ def test_the_same_is_refused_as_by_the_study_itself(registry):
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["jobs", "data", "scale"]
     with pytest.raises(InvalidFields, match="stop_on: unknown rule"):
         dry("tiny", stop_on="D9")
-    result = registry("study", "tiny", "--no-probe")
-    assert result.exit_code == 2 and "--no-probe belongs to --dry-run" in result.stderr
+    result = registry("study", "tiny", "--no-timing")
+    assert result.exit_code == 2 and "--no-timing belongs to --dry-run" in result.stderr
 
 
 FIELDS = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 5, "device": "cpu"}

@@ -9,7 +9,7 @@ from fa_registry.workflows.stores import open_tracker
 from tests.workflows.conftest import TRAIN
 
 WILD = ("-1", "1e308", "nan", "inf", "1" + "0" * 30, "9" * 5000, "")
-OF_TRAIN = ("--seed", "--epochs", "--penalty", "--threads", "--checkpoint-every", "--silence")
+OF_TRAIN = ("--seed", "--epochs", "--penalty", "--threads", "--checkpoint-every", "--hang-timeout")
 SETTINGS = ("learning_rate", "weight_decay", "batch_size")
 OPTIONS = ("architecture.d_hidden", "architecture.num_blocks", "architecture.w2_std", "method.steps", "method.beta")
 
@@ -26,7 +26,7 @@ def test_no_verb_takes_a_number_that_nobody_can_mean(registry, wild):
     calls = [(*TRAIN, option, wild, *wrong) for option in OF_TRAIN]
     calls += [(*TRAIN, "--set", f"{name}={wild}", *wrong) for name in (*SETTINGS, *OPTIONS[:3])]
     calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "nobody") for name in OPTIONS[3:]]
-    for option in ("--jobs", "--seeds", "--epochs", "--scale", "--checkpoint-every", "--silence"):
+    for option in ("--jobs", "--seeds", "--epochs", "--scale", "--checkpoint-every", "--hang-timeout"):
         calls.append(("study", "tiny", option, wild, "--stop-on", "nothing"))
     for option in ("--replay", "--jobs", "--scale", "--threshold"):
         calls.append(("audit", "--study", "tiny", option, f"D1={wild}" if option == "--threshold" else wild))

@@ -139,20 +139,20 @@ def test_a_promotion_that_was_killed_before_its_alias_gets_it_the_next_time(judg
 
 
 def test_the_newest_of_a_verdict_has_its_alias(judged):
-    judged.promoted(judged.run(), "--name", "newest", "--despite", "one reason")
-    judged.promoted(judged.run(), "--name", "newest", "--despite", "another reason")
+    judged.promoted(judged.run(), "--name", "newest", "--override-reason", "one reason")
+    judged.promoted(judged.run(), "--name", "newest", "--override-reason", "another reason")
     assert judged.registry.find("models:/newest@fail").version == "2"
 
 
 def test_a_fail_carries_its_reason_first(judged):
-    promoted = judged.promoted(judged.run(), "--name", "despite", "--despite", f" {REASON} ", "--author", "A. Nother")
+    promoted = judged.promoted(judged.run(), "--name", "despite", "--override-reason", f" {REASON} ", "--author", "A. Nother")
     version = judged.registry.find("models:/despite@fail")
     assert (version.tags[models.TAG_DESPITE], version.tags[models.TAG_AUTHOR]) == (REASON, "A. Nother")
     text = (files_of(judged, promoted) / model_folder.CARD_TEXT).read_text("utf-8")
     first = "**Promoted despite FAIL(D3)** by A. Nother: the negative control of a &lt;b&gt;tutorial&lt;/b&gt;"
     assert text.splitlines()[0] == first
     assert card_of(judged, promoted)["despite"] == {"reason": REASON, "author": "A. Nother"}
-    shown = judged.promote(judged.run(), "--name", "despite", "--despite", REASON, "--author", "A. Nother").stdout
+    shown = judged.promote(judged.run(), "--name", "despite", "--override-reason", REASON, "--author", "A. Nother").stdout
     assert f"despite FAIL(D3): {REASON}" in shown
 
 
@@ -321,7 +321,7 @@ def test_the_same_record_gives_the_same_bytes():
 
 def test_a_fail_without_a_reason(judged):
     words = judged.refused(judged.run())
-    assert "is FAIL(D3) by edition 2026-05 and is not promoted" in words and '--despite "reason"' in words
+    assert "is FAIL(D3) by edition 2026-05 and is not promoted" in words and '--override-reason "reason"' in words
     assert (
         words.count("\n  - ") == 1
         and "- D3 depth utility: required at least 2 pp above the reference, observed" in words
@@ -329,12 +329,12 @@ def test_a_fail_without_a_reason(judged):
 
 
 def test_a_reason_where_none_is_needed(judged):
-    words = judged.refused(judged.run(), *BY_2026_11, "--despite", "to be sure")
-    assert "is WARN(D3 provisional); --despite is not needed" in words
+    words = judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
+    assert "is WARN(D3 provisional); --override-reason is not needed" in words
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
-    typed = ("--name", "a/b", "--alias", "v3", "--alias", "Latest", "--alias", "a b", "--despite", " ")
+    typed = ("--name", "a/b", "--alias", "v3", "--alias", "Latest", "--alias", "a b", "--override-reason", " ")
     words = judged.refused(judged.run(), *typed)
     assert "promote: 5 problems" in words
     assert "name: expected" in words and "found 'a/b'" in words
@@ -348,7 +348,7 @@ def test_a_name_that_mlflow_could_not_find_again(judged, name):
 
 
 def test_a_reason_too_long_for_a_description(judged):
-    assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--despite", "x" * 1001)
+    assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--override-reason", "x" * 1001)
 
 
 @pytest.mark.parametrize("alias", ["pass", "Pass", "fail"])

@@ -17,7 +17,7 @@ TWIN = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
 @pytest.fixture
 def twin_trained(registry):
-    result = registry("study", "tiny", "--data", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
+    result = registry("study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 0, result.output
     return registry
 
@@ -25,9 +25,9 @@ def twin_trained(registry):
 def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
     selection = select_runs(MlflowTracker(), RunSelector("tiny", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4 and not selection.excluded
-    assert selection.text == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
+    assert selection.text == "study tiny --replace-dataset digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
-        "No run of study tiny as written is finished here; its study variant --data digits_centred --scale 0.5 was audited.",
+        "No run of study tiny as written is finished here; its study variant --replace-dataset digits_centred --scale 0.5 was audited.",
     )
     result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
     assert result.exit_code in (0, 1), result.output
@@ -74,5 +74,5 @@ def test_a_twin_whose_runs_another_study_trained_is_found_too(twin_trained, work
 
 
 def test_verify_takes_a_twin_too(twin_trained):
-    result = twin_trained("verify", "--study", "tiny", "--data", "digits_centred", "--scale", "0.5", "--device", "cpu")
+    result = twin_trained("verify", "--study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--device", "cpu")
     assert result.exit_code == 0, result.output

@@ -101,7 +101,7 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
     """Return the figures of one setting, one per metric that was recorded by site."""
     made = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
-    return tuple(panel_value for panel_value in made if panel_value)
+    return tuple(one for one in made if one)
 
 
 def _panel(

@@ -63,8 +63,8 @@ def setting_figures(
     with styled():
         for members in drawable:
             pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
-            panels_value = tuple(filter(None, [accuracy_panel(members, dpi)]))
-            fitting, room = _fitted((*pictures, *panels_value), room)
+            dots = tuple(filter(None, [accuracy_panel(members, dpi)]))
+            fitting, room = _fitted((*pictures, *dots), room)
             if room < 0 and made:
                 break
             shown = fitting[: len(pictures)], fitting[len(pictures) :]

@@ -322,8 +322,8 @@ def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> s
         subject = f"The only {noun}" if total == 1 else f"All {total} {noun}s"
         return f"{subject} {COMMANDS[counts[0][0]][total > 1]}."
     first, *others = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
-    count, command_value = first.split(" ", 1)
-    return f"{', '.join([f'{count} of {total} {noun}s {command_value}', *others])}."
+    count, predicate = first.split(" ", 1)
+    return f"{', '.join([f'{count} of {total} {noun}s {predicate}', *others])}."
 
 
 COMMANDS = {
