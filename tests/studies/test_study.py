@@ -425,10 +425,10 @@ def test_a_twin_says_what_makes_it_one(tmp_path):
         ({"scale": "inf"}, "scale: expected a number above 0, found 'inf'"),
         ({"scale": "tenth"}, "scale: expected a number above 0, found 'tenth'"),
         ({"scale": "0.5", "epochs": "3"}, "scale: expected --epochs or --scale, found both (3; 0.5)"),
-        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a task of its own"),
+        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a separate task"),
         (
             {"data": "teacher_student:1"},
-            "data: expected the name of an image set, found 'teacher_student:1', a task of its own",
+            "data: expected the name of an image set, found 'teacher_student:1', a separate task",
         ),
         (
             {"data": "random_targets:digits"},

@@ -55,8 +55,8 @@ def test_what_hangs_or_kills_its_process_is_named_and_nobody_else_waits_for_it(r
         lines = {row["name"]: row["line"] for row in json.loads(registry("list", "methods", "--json").stdout)}
         vars(methods.CATALOG).pop("_locations")  # and with it what list has found out
         found = {row["check"]: row["found"] for row in json.loads(registry("doctor", "--json").stdout)}
-    assert "SIGKILL" in found["plugin deadly"] and "gave no sign of life" in found["plugin stuck"]
-    assert "SIGKILL" in lines["deadly"] and "gave no sign of life" in lines["stuck"] and "dfa" in lines
+    assert "SIGKILL" in found["plugin deadly"] and "sent no heartbeat" in found["plugin stuck"]
+    assert "SIGKILL" in lines["deadly"] and "sent no heartbeat" in lines["stuck"] and "dfa" in lines
 
 
 def test_lists_hold_the_good_and_the_broken_with_its_reason(registry, careless):
