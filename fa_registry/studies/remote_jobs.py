@@ -74,8 +74,8 @@ def run_in_batches(
 class _Batch:
     """One batch.
 
-    open: its jobs that have not ended, by index. `heard`: time of its process's last message; None: not begun. asked: whether a stop
-    was requested.
+    open: its jobs that have not ended, by index. `heard`: time of its process's last message; None: not begun. asked: whether a
+    stop was requested.
     """
 
     placed: RemoteProcess

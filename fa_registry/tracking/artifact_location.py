@@ -109,9 +109,9 @@ def _path(uri: str) -> Path:
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     """Return the artifact root next to the database, and the experiment's path below it.
 
-    Returns None for a root that the user chose. Matches experiments below any folder's `mlartifacts`.
-    Experiments that MLflow's client put below its `mlruns` may be elsewhere, except next to another database of the same name:
-    then this database is a copy of that one.
+    Returns None for a root that the user chose. Matches experiments below any folder's `mlartifacts`. Experiments that MLflow's
+    client put below its `mlruns` may be elsewhere, except next to another database of the same name: then this database is a copy
+    of that one.
     """
     match = ROOT.fullmatch(experiment)
     if not match:

@@ -163,7 +163,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def comparison(self, run_ids: Sequence[str]) -> str:
-        """Return the address of the store's page that compares these runs; empty without one."""
+        """Return the address of the store's page for comparing these runs; empty without one."""
 
     @abc.abstractmethod
     def publish_views(self, views: Sequence[View]) -> str:

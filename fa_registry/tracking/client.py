@@ -148,8 +148,8 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
 def _of_mlflow(waits: bool) -> Iterator[None]:
     """Limit MLflow to two requests instead of eight over minutes; user settings stay.
 
-    MLflow reads its settings from the environment only. Threads that are in this context at the same time
-    may leave the variables set, which does no harm.
+    MLflow reads its settings from the environment only. Threads that are in this context at the same time may leave the variables
+    set, which does no harm.
     """
     wanted = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",

@@ -126,9 +126,9 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
     provenance, spec = sealed.provenance, sealed.spec
     ran = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", ran) != ran:
-        yield f"{schema.PROVENANCE} says {provenance['epochs_run']} epochs were run, {schema.SERIES} ends at {ran}"
+        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, {schema.SERIES} ends at {ran}"
     if provenance.get("status", sealed.status) != sealed.status:
-        yield f"{schema.PROVENANCE} says {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
         yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
     known = {row[0] for row in sealed.rows}
@@ -142,7 +142,7 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} says {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
@@ -215,4 +215,4 @@ def _is_ours(key: str, further: Sequence[str]) -> bool:
 
 
 def _differs(what: str, stored: object, sealed: object) -> str:
-    return f"{what} is {stored}, its sealed files say {'nothing' if sealed is None else sealed}"
+    return f"{what} is {stored}, its recorded files contain {'nothing' if sealed is None else sealed}"

@@ -76,8 +76,8 @@ def folder_name(key: str, card_digest: str) -> str:
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
     """Raise IntegrityError unless card and weights are those that were promoted.
 
-    The version's tags are not trusted: the card must be the one that the version's source names,
-    and the weights those that the run itself recorded.
+    The version's tags are not trusted: the card must be the one that the version's source names, and the weights those that the
+    run itself recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # releases that wrote no digest of the card into it named the folder by the key alone

@@ -1,8 +1,9 @@
 """Executor for Ray: jobs in processes of a Ray cluster.
 
-The store decides what is trained, Ray only where. Each process is an actor that runs its jobs in a thread and returns their messages on request: no job waits for Ray, which would
-give its CPU to another job meanwhile. An actor also runs the next batch, so that it imports torch only once. When this process
-ends, Ray ends its actors: their runs are closed after their lease, and the same command resumes them (docs/many-machines.md).
+The store decides what is trained, Ray only where. Each process is an actor that runs its jobs in a thread and returns their
+messages on request: no job waits for Ray, which would give its CPU to another job meanwhile. An actor also runs the next batch, so
+that it imports torch only once. When this process ends, Ray ends its actors: their runs are closed after their lease, and the same
+command resumes them (docs/many-machines.md).
 """
 
 from __future__ import annotations

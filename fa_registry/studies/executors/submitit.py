@@ -1,7 +1,8 @@
 """Executor for submitit: jobs of a batch system, mainly Slurm.
 
-The store decides what is trained, Slurm only where and when. A process writes its jobs' messages to a file in a folder that all machines share: `.fa_registry` in the current folder. It also
-checks there for a stop request. Running jobs continue when this process ends, and the same command finds them complete.
+The store decides what is trained, Slurm only where and when. A process writes its jobs' messages to a file in a folder that all
+machines share: `.fa_registry` in the current folder. It also checks there for a stop request. Running jobs continue when this
+process ends, and the same command finds them complete.
 """
 
 from __future__ import annotations
