@@ -375,7 +375,7 @@ def _context() -> BaseContext:
 
 
 def _ensure_forkserver(context: BaseContext) -> None:
-    """Start the server if needed; it uses this process's sys.path without the working folder."""
+    """Start the server if needed; it imports only from this process's sys.path."""
     if context.get_start_method() != "forkserver":
         return
     ours = [name for name in sys.modules if name.startswith("fa_registry.") and not name.endswith("__main__")]

@@ -44,7 +44,7 @@ class KeptState:
         self._next, self._count = clock() + SECONDS_BETWEEN, 0
 
     def fetch(self, path: Path, beyond: int) -> None:
-        """Download earlier attempts' newest state to `path` if it is of this name and above `beyond`."""
+        """Download earlier attempts' furthest state for `path`, if its epoch is above `beyond`."""
         places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
         if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):

@@ -201,7 +201,7 @@ class RunWriter:
         )
 
     def record_training(self, trainer: Trainer) -> None:
-        """Write the state after the first steps, and the chained digests; an older run may lack both."""
+        """Write the state after the first steps and the chained digests; older resume files lack them."""
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
         chain = trainer.chain.digests

@@ -108,7 +108,7 @@ class Executor(ABC):
     ) -> None:
         """Run every job; return when all have ended. An exception of a job is reported, not raised.
 
-        Jobs in the same process never run at the same moment: threads, random numbers and the device belong to one of them.
+        Jobs in the same process never run at the same moment: threads, random numbers and the device belong to the running job.
 
         Args:
             jobs: the data of each job, picklable.
