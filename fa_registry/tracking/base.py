@@ -155,7 +155,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
-        """Return the address of an artifact's page in the store's web interface, for a note; empty without one."""
+        """Return the address of an artifact's page in the store's web interface; empty without one."""
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:

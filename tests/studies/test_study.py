@@ -432,7 +432,7 @@ def test_a_twin_says_what_makes_it_one(tmp_path):
         ),
         (
             {"data": "random_targets:digits"},
-            "data: expected the name of an image set, found 'random_targets:digits', a task",
+            "data: expected the name of an image set, found 'random_targets:digits', a separate task",
         ),
         ({"data": "digts"}, "dataset: unknown data set 'digts' (did you mean 'digits'?)"),
     ],
