@@ -236,7 +236,7 @@ def test_a_call_apart_tells_how_it_ended():
 def test_a_call_apart_has_a_limit_in_time(monkeypatch):
     monkeypatch.setattr(worker_processes, "GRACE_SECONDS", 0.05)
     end = run_in_subprocess(sleep_in_foreign_code, 0.1)
-    assert end.kind == "failed" and end.lost and "no sign of life" in end.value
+    assert end.kind == "failed" and end.lost and "sent no heartbeat" in end.value
 
 
 def test_starting_the_server_leaves_the_environment_as_it_is(monkeypatch):
