@@ -31,7 +31,7 @@ RECORDS = (*STORE, "torch", "safetensors.torch", "pydantic", "pyarrow.parquet")
 PAGES = (*RECORDS, "jinja2", "matplotlib.figure", "pandas", "scipy.stats")
 VERBS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "list runs": (("list", "runs"), STORE),
-    "optimize": (("optimize",), STORE),
+    "optimize": (("optimize-store",), STORE),
     "show a run": (("show", RUN), RECORDS),
     "study, nothing to train": (("study", *STUDY), RECORDS),
     "compare two methods": (("compare", "dfa", "bp", "--study", *STUDY), PAGES),

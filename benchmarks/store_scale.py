@@ -30,7 +30,7 @@ RUN = "the first characters of a run's id"
 AUDIT = "audit of logged figures, with all pages"
 VERBS = {
     "study, nothing to train": ("study", "study.toml", "--device", "cpu"),
-    "optimize": ("optimize",),
+    "optimize": ("optimize-store",),
     "list of studies": ("list", "studies"),
     "show a run, by the first characters of its id": ("show", RUN),
     "compare two methods in a setting, 25 seeds": (

@@ -1,4 +1,4 @@
-"""What must be the same on every machine on which runs of one study train. Asking loads neither torch nor MLflow."""
+"""Versions that must be equal on all machines of a study. Imports neither torch nor MLflow."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate th
 
 
 def versions() -> dict[str, str]:
-    """What must be the same wherever a study's runs train: this package to the byte, Python, torch and MLflow."""
+    """Return the versions that must be equal: this package to the byte, Python, torch and MLflow."""
     known = provenance.versions()
     ours = f"{known.get('fa_registry', '')} (source {source_digest('fa_registry')[:8]})"
     return {"fa_registry": ours, **{name: known.get(name, "not installed") for name in COMPARED}}
 
 
 def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str:
-    """What is not the same on two machines and what to do, one sentence; empty where nothing is."""
+    """Return what differs on two machines and what to do, as one sentence; empty if nothing differs."""
     names = [name for name in here if here[name] != there.get(name)]
     if not names:
         return ""
@@ -26,6 +26,6 @@ def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str
         f"{name} {there.get(name, 'not installed')} where this machine has {here[name]}" for name in names
     )
     return (
-        f"{host} has {found}; nothing was trained there. Runs of different versions are not one study: install the same there "
-        "(pip install with the same constraints.txt), or leave that machine out"
+        f"{host} has {found}; nothing was trained there. The runs of a study must have equal versions: install the same there "
+        "(pip install with the same constraints.txt), or exclude that machine"
     )

@@ -1,8 +1,8 @@
-"""Jobs in processes of a cluster, which another program starts: in batches, as many at a time as there is room for.
+"""Jobs in batches, in processes that a cluster starts, up to its capacity.
 
-A batch is what one process takes together: one job on a CPU, on a card all that share it (docs/decisions/0028). As with workers of
-this machine (workers.py), a process that is lost costs its jobs one attempt, and the others nothing. How processes are reached is
-an executor's business: `Placed`.
+A batch is the set of jobs of one process: one job on a CPU, on a card all jobs that share it (docs/decisions/0028). As with workers
+of this machine (worker_processes.py), a lost process costs each of its jobs one attempt, and does not affect other jobs. An
+executor implements the access to processes: `RemoteProcess`.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from fa_registry.studies.worker_processes import Message, packed, send_end, unpa
 from fa_registry.training.devices import pinned_threads
 
 LOG = logging.getLogger(__name__)
-BEGUN, UNEQUAL = "begun", "unequal"  # what a process tells that is no event of a job
+BEGUN, UNEQUAL = "begun", "unequal"  # messages of a process that are not events of a job
 BEGINS: Message = packed(JobEvent(0, BEGUN))
 POLL_SECONDS = 0.2
-MOST_TRIES = 10  # to find a process for a job
-PATIENCE = 60.0  # between two lines that say how many batches wait for room
+MOST_TRIES = 10  # attempts to find a process for a job
+PATIENCE = 60.0  # seconds between two log lines with the number of waiting batches
 
 
 class ProcessLost(Exception):
-    """The process of a batch is gone, or will never be; says how it ended."""
+    """The process of a batch has ended or could not start; the message contains how it ended."""
 
 
 class RemoteProcess(ABC):
-    """One batch in a process elsewhere, or waiting for one."""
+    """One batch in a process of another machine, or waiting for a process."""
 
     @abstractmethod
     def reported(self) -> list[Message]:
-        """What its process has sent since. Raises Lost when that is gone and has nothing more to tell."""
+        """Return the process's new messages. Raises ProcessLost if it has ended and has no more messages."""
 
     @abstractmethod
     def ask_to_stop(self) -> None:
-        """Have its jobs end at their next safe point."""
+        """Ask the jobs to end at their next safe point."""
 
     @abstractmethod
     def leave(self, more: bool) -> None:
-        """All its jobs have ended. more: batches wait of which its process may take the next; else it goes, and makes room."""
+        """Release the process, whose jobs have all ended. more: reuse it for a waiting batch; else end it."""
 
     @abstractmethod
     def end(self) -> None:
-        """End its process, whatever it is doing."""
+        """End the process immediately."""
 
 
 def run_in_batches(
@@ -66,15 +66,16 @@ def run_in_batches(
     report: EventSink,
     place: Callable[[bytes], RemoteProcess],
 ) -> None:
-    """As Executor.run. place: has a process call `do_batch` with these bytes, as soon as there is room for one."""
+    """Run jobs as Executor.run. place: starts a process that calls `do_batch` with the given bytes."""
     _Batches(jobs, work, resources, stop, report, place).run()
 
 
 @dataclasses.dataclass
 class _Batch:
-    """open: the jobs of it that have not ended, by index. heard: when its process last told something, None: not begun.
+    """One batch.
 
-    asked: to stop.
+    open: its jobs that have not ended, by index. `heard`: time of its process's last message; None: not begun. asked: whether a
+    stop was requested.
     """
 
     placed: RemoteProcess
@@ -84,7 +85,7 @@ class _Batch:
 
 
 class _Batches:
-    """Places what waits, hears those at work, and says of every job how it ended."""
+    """Starts batches, receives their messages, and reports exactly one end for every job."""
 
     def __init__(
         self,
@@ -99,12 +100,12 @@ class _Batches:
         self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, report, place
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
-        self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that one ended
+        self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that process ended
         self._unbegun: Counter[int] = Counter()  # how often a process of a job was lost before it had begun
         self._said = time.monotonic()
 
     def run(self) -> None:
-        """Until nothing waits and nobody is at work; what `tell` raises ends them all."""
+        """Run until no job waits or is at work; an exception of `report` ends all processes."""
         try:
             while self._waiting or self._batches:
                 if self._stop():
@@ -123,7 +124,7 @@ class _Batches:
         while self._waiting:
             self._tell(JobEvent(self._waiting.popleft()[0], "stopped"))
         for batch in list(self._batches):
-            if batch.heard is None:  # it may wait for room for ever
+            if batch.heard is None:  # it may wait forever for a process
                 self._batches.remove(batch)
                 batch.placed.end()
                 for index in batch.open:
@@ -133,7 +134,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Place a batch of what waits: no more than its share, so that no card is idle beside a full one."""
+        """Start a batch of waiting jobs, no larger than its share, so that no card is idle next to a full one."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
@@ -147,7 +148,7 @@ class _Batches:
         self._batches.append(_Batch(self._place(message), jobs))
 
     def _attend(self, batch: _Batch) -> None:
-        """Tell what its process has told; where that is lost, or silent for too long, see to its jobs."""
+        """Forward the messages of a batch; if its process is lost or silent for too long, handle its jobs."""
         try:
             messages = batch.placed.reported()
         except ProcessLost as lost:
@@ -166,7 +167,7 @@ class _Batches:
         elif self._resources.silence and silent > self._resources.silence:
             self._batches.remove(batch)
             batch.placed.end()
-            why = f"its process gave no sign of life for {silent:.0f} s and was ended"
+            why = f"its process sent no heartbeat for {silent:.0f} s and was ended"
             for index in batch.open:
                 self._tell(JobEvent(index, "failed", why, lost=True))
 
@@ -175,45 +176,50 @@ class _Batches:
             return
         if event.kind == UNEQUAL:
             raise UsageError(event.value)
-        if event.index not in batch.open:  # its end could not be read, and more of it comes
+        if event.index not in batch.open:  # its end could not be read, and more of its messages arrive
             return
         if event.kind in ENDS:
             job = batch.open.pop(event.index)
-            if event.kind == "stopped" and not self._stop():  # by the machine: its time is up, or others need it
-                self._count_death(event.index, job, f"was told to end where it was ({event.value})", begun=True)
+            if (
+                event.kind == "stopped" and not self._stop()
+            ):  # by the cluster: its time is over, or others need the machine
+                self._count_death(event.index, job, f"was stopped by its machine ({event.value})", begun=True)
                 return
         self._tell(event)
 
     def _count_death(self, index: int, job: Any, how: str, begun: bool) -> None:
-        """Have the job begin again, or say that it failed.
+        """Restart the job, or report that it failed.
 
-        begun: else its process never was: a machine that has just died is chosen once more until the cluster knows.
+        begun: whether the process had begun. If not, the job may retry more often: a cluster may still choose a dead
+        machine.
         """
         self._unbegun[index] += not begun
         if not begun and self._unbegun[index] < MOST_TRIES:
             self._waiting.appendleft((index, job))
         elif index in self._deaths:
-            why = f"its process {self._deaths[index]}; begun again, it {how}"
+            why = f"its process {self._deaths[index]}; restarted, it {how}"
             self._tell(JobEvent(index, "failed", why, lost=True))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it begins again in another"))
+            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in another"))
             self._waiting.appendleft((index, job))
 
     def _say_who_waits(self) -> None:
         waiting = sum(batch.heard is None for batch in self._batches)
         if waiting and time.monotonic() - self._said > PATIENCE:
             self._said = time.monotonic()
-            LOG.info("%d of %d processes wait for room on the cluster, which others use", waiting, len(self._batches))
+            LOG.info(
+                "%d of %d processes wait for capacity on the cluster, which is shared", waiting, len(self._batches)
+            )
 
 
 # In the process.
 
 
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
-    """Do the jobs that `_Batches` wrote down, in turns, and send what they tell, each under its own index.
+    """Run the jobs of a message of `_Batches` in turns, and send their events, each with its own index.
 
-    Whoever calls it has sent BEGINS.
+    The caller has sent BEGINS.
     """
     asked, threads, indices, given = pickle.loads(message)
     if text := unequal(asked, versions(), platform.node()):
@@ -229,7 +235,7 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
 
     try:
         work, jobs = pickle.loads(given)
-    except Exception:  # of a package that is not installed here
+    except Exception:  # such as a package that is not installed here
         for place in range(len(indices)):
             report(JobEvent(place, "failed", traceback.format_exc()))
         return

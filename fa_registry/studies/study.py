@@ -1,6 +1,7 @@
-"""study.toml → run specs: a grid of methods, architectures, data sets, seeds, penalties and options, and the controls it needs.
+"""Conversion of a study.toml to run specifications.
 
-Which fields a file may have, and the cells of a grid that its filters leave, stand here too.
+A study is a grid of methods, architectures, data sets, seeds, penalties and options, with the controls that it needs. This module
+also defines the fields of the file, and the cells that remain of a grid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
 RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
-TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # of the file, and of one grid, where they come first
+TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # of the file and of one grid, which has priority
 AXES = {
     "methods": "method",
     "architectures": "architecture",
@@ -33,66 +34,66 @@ AXES = {
     "penalties": "penalty",
     "epochs": "epochs",
 }
-MOST_RUNS = 100_000  # that the grids of a file may ask for: ten seconds of expanding them
+MOST_RUNS = 100_000  # of one file: expanding them takes ten seconds
 FIXED = ("method_options", "architecture_options")
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A [[grid]]: every combination of its lists is trained. What a spec's fields may hold is parse_spec's to judge."""
+    """A [[grid]]: every combination of its lists is trained. parse_spec checks the values."""
 
     methods: tuple[str, ...] = ()
-    """names, as `fa-registry list methods` has them"""
+    """names, as `fa-registry list methods` shows them"""
     architectures: tuple[str, ...] = ()
-    """names, as `fa-registry list architectures` has them"""
+    """names, as `fa-registry list architectures` shows them"""
     datasets: tuple[str, ...] = ()
-    """names, as `fa-registry list datasets` has them"""
+    """names, as `fa-registry list datasets` shows them"""
     seeds: tuple[int, ...] = ()
     """whole numbers from 0. Runs of one seed share initial weights and the order of the data: they are paired"""
     penalties: tuple[float, ...] = ()
-    """λ of the residual penalty, from 0; without the list there is none"""
+    """λ of the residual penalty, from 0; without this list there is no penalty"""
     epochs: tuple[int, ...] = ()
-    """instead of the recipe's"""
+    """replaces the recipe's epochs"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
-    """of every method of this grid, by name, as `fa-registry card` shows them; a list is a variant a value: `{ sigma = [1, 2] }`"""
+    """of every method of this grid, by name, see `fa-registry card`; a list gives one variant per value: `{ sigma = [1, 2] }`"""
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
-    """of every architecture of this grid, by name; a list is one setting a value"""
+    """of every architecture of this grid, by name; a list gives one setting per value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """what this grid does otherwise than the study's recipe; a list is one setting a value: `{ batch_size = [32, 128] }`"""
+    """where this grid differs from the study's recipe; a list gives one setting per value: `{ batch_size = [32, 128] }`"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
-    """what this grid does otherwise than the study's controls"""
+    """where this grid differs from the study's controls"""
     name: str = ""
-    """what pages call the setting, as `main`; of several settings each with what tells it apart, `main d_hidden=16`"""
+    """the setting's label on pages, as `main`; several settings get their difference as well, `main d_hidden=16`"""
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """What a study.toml holds."""
+    """The contents of a study.toml."""
 
     name: str
-    """by which its runs are found again: `fa-registry audit --study NAME`"""
+    """by which its runs are found: `fa-registry audit --study NAME`"""
     title: str
     """one line, for lists and pages"""
     edition: str
-    """which rules judge its runs: a name of `fa-registry list editions`, or the path of a file of yours"""
+    """the rules that judge its runs: a name of `fa-registry list editions`, or the path of your own edition file"""
     grid: tuple[Grid, ...]
-    """the runs, one or several tables; what two of them ask for is one run"""
+    """the runs, one or several tables; runs that occur in several tables are trained once"""
     cost: str = ""
-    """what it is expected to take, in words"""
+    """the expected cost, as text"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """how every grid is trained that does not say otherwise"""
+    """how every grid is trained, except where the grid differs"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
-    """which controls every setting gets; `frozen` is true unless it says false"""
+    """which controls every setting gets; `frozen` is true by default"""
     keep_states: int = 0
-    """how many states of every run are kept, from each of which an audit replays the next epoch on any machine; for what is to be
-    published
+    """how many states of every run are stored, from each of which an audit can replay the next epoch on any machine; for results
+    that will be published
     """
     waivers: str = ""
-    """file of findings that shall not count, relative to this file; an audit's page names it"""
+    """file of findings that do not count, relative to this file; an audit's page names it"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
-    """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
+    """Return every unknown, missing or wrongly typed key; parse_spec checks the values."""
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
     problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
@@ -102,7 +103,7 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The [[grid]] tables that can be expanded, without what nobody declared; the others have been named."""
+    """Yield the valid [[grid]] tables, without unknown keys; `wrong_fields` names the others."""
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
@@ -113,17 +114,17 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The known entries of the table `recipe` or `controls`; none where it is no table."""
+    """Return the known entries of the table `recipe` or `controls`; empty if it is not a table."""
     written = raw[name] if isinstance(raw.get(name), Mapping) else {}
     return {key: value for key, value in written.items() if key in TABLES[name]}
 
 
-NO_FIELDS = ("seeds", "data", "scale")  # overrides that are no field of a spec
+NO_FIELDS = ("seeds", "data", "scale")  # overrides that are not fields of a spec
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """fields: what parse_spec takes. controls: those that its run needs. name: of its setting, as the file calls it."""
+    """One run of a grid. fields: input of parse_spec. controls: its controls. name: its setting's label."""
 
     fields: Mapping[str, Any]
     controls: tuple[str, ...]
@@ -131,10 +132,10 @@ class GridCell:
 
 
 def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
-    """Every cell of every grid that can be expanded. What `wrong_fields` has named already is left out, not named twice."""
+    """Yield every cell of every valid grid; `wrong_fields` reports the problems of others."""
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
-        recipe["epochs"] = 0  # stands in for the unreadable one: nothing of this file is run
+        recipe["epochs"] = 0  # replaces the invalid table: no run of this file is trained
     replaced = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
     for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
@@ -154,9 +155,9 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The cell once for every combination of the lists in the grid's own options and recipe, in the file's order.
+    """Yield the cell for every combination of the lists in the grid's options and recipe, in order.
 
-    With each comes what tells its setting from the others', `d_hidden=16, batch_size=64`.
+    Each comes with a text that distinguishes its setting from the others, `d_hidden=16, batch_size=64`.
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
@@ -171,7 +172,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """(table, field) → what its list holds. What an override replaced is no list any more."""
+    """Yield ((table, field), values) of every list, except those that an override replaced."""
     for place in grid:
         if place == "recipe":
             yield from (((place, name), cell[name]) for name in table(grid, place) if isinstance(cell[name], list))
@@ -182,7 +183,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
-    """Whether the option itself holds several values: its list is one value of it."""
+    """Return whether the option itself is a list: then the list in the file is one value of it."""
     owner = place.removesuffix("_options")
     if cell.get(owner) not in NAMES[owner].names():
         return False
@@ -191,7 +192,7 @@ def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
-    """The fields on the twin's data and with its epochs; a wrong number of epochs is left for parse_spec to name."""
+    """Return the fields with the variant's data and epochs; parse_spec reports wrong epochs."""
     if "dataset" in fields:
         fields["dataset"] = variant.dataset(fields["dataset"])
     if type(fields.get("epochs")) is int:
@@ -200,7 +201,7 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """The controls of one trained spec: by bp, without penalty; the ladder by the method itself."""
+    """Yield the controls of one trained spec: of bp without penalty; the ladder of the method itself."""
     for control in controls:
         if control == "ladder":
             yield from _depths(spec)
@@ -210,7 +211,7 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
-    """ladder_0 .. ladder_{L−1} of one trained spec. The lowest is without penalty: no block is left to penalise."""
+    """Yield ladder_0 .. ladder_{L−1} of one trained spec. ladder_0 trains no block, so it has no penalty."""
     if "num_blocks" not in spec.architecture_options:
         problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
         raise InvalidFields("study", [problem])
@@ -223,10 +224,11 @@ FILE = "study.toml"
 
 @dataclass(frozen=True)
 class Study:
-    """specs: methods first, then the controls, without repetition. cost: what it is expected to take, in words.
+    """A study, expanded.
 
-    twin: how it differs from the file. labels: identity of a setting → what the file calls it, `main`; several in a twin
-    whose data make one of two. keep_states: see StudyTable.
+    specs: methods first, then the controls, without repetition. cost: the expected cost, as text. `twin`: how this variant differs
+    from the file. labels: identity of a setting → the file's labels, such as `main`; several if a variant's data make one setting
+    of two. keep_states: see StudyTable.
     """
 
     name: str
@@ -240,7 +242,7 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
-        """Identity of a setting → its specs, controls too, in the study's order."""
+        """Identity of a setting → its specs, including controls, in the study's order."""
         specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)
@@ -248,41 +250,47 @@ class Study:
 
 
 def names() -> list[str]:
-    """Studies that ship with the package."""
+    """Return the names of the built-in studies."""
     return sorted(path.parent.name for path in bundled_files.projects().glob(f"*/{FILE}"))
 
 
 def find(name: str) -> Path:
-    """The study.toml of a shipped study by name, or of a user's by the path of its file or folder."""
+    """Return the study.toml of a built-in study by name, or of a user's by path of file or folder."""
     for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
-        if os.path.isfile(path):  # Path.is_file raises where a name is longer than a disk takes
+        if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
             return path
     raise UnknownName("study", name, names())
 
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study.toml as it was read, to be expanded into itself and into any twin of it."""
+    """The contents of a study.toml, from which the study and its variants can be expanded."""
 
     path: Path
     raw: Mapping[str, Any]
 
 
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
-    """Read a study and expand it: see `expanded`. Raises UnknownName too."""
+    """Read a study and expand it: see `expanded`. Also raises UnknownName."""
     return expanded(read_study(name), overrides or {})
 
 
 def read_study(name: str) -> StudyFile:
-    """The file of a study; UnknownName where there is none, InvalidFields where it is no TOML."""
+    """Read the file of a study; raise UnknownName if it is missing, InvalidFields if it is not TOML."""
     path = find(name)
     return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
 
 
 def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
-    """The runs of a study. InvalidFields names all that is wrong.
+    """Return the expanded study.
 
-    overrides: `epochs`, `seeds`, `device`, replacing the file's; `data`, `scale`, making a twin of it (twins.RULE, SCALING).
+    Args:
+        file: the study's file.
+        overrides: `epochs`, `seeds` and `device` replace the file's; `data` and `scale` make a variant of the study
+            (study_variants.RULE, SCALING).
+
+    Raises:
+        InvalidFields: names all problems.
     """
     raw, problems = file.raw, wrong_fields(file.raw)
     given = {key: value for key, value in overrides.items() if value}
@@ -319,13 +327,13 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 def _by_grid(
     raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
 ) -> Iterator[tuple[int, Iterator[GridCell]]]:
-    """What each [[grid]] of the file expands to, the first is 0; those that cannot be expanded have been named."""
+    """Yield the number (from 0) and the cells of each valid [[grid]] of the file."""
     for number, grid in enumerate(grids(raw)):
         yield number, cells({**raw, "grid": [grid]}, overrides, variant)
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
-    """Every trained spec, then their controls; what repeats is one run."""
+    """Return every trained spec, then their controls, without repetition."""
     controls = list(
         islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
     )

@@ -1,4 +1,4 @@
-"""A study's twin: the same study on another image set, or with scaled epochs. Its runs are other runs than the study's."""
+"""Study variants, on another image set or with scaled epochs; their runs are not the study's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from fa_registry.jsonio import describe_value
 
 RULE = (
-    "every image set becomes NAME, random_targets:… becomes random_targets:NAME, lq and teacher_student are tasks of their "
-    "own and stay; settings that become one are one"
+    "every image set becomes NAME, random_targets:… becomes random_targets:NAME; lq and teacher_student are separate tasks and do "
+    "not change; settings that become equal are one setting"
 )
 SCALING = "epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
@@ -21,39 +21,43 @@ LARGEST = 1_000_000
 
 @dataclass(frozen=True)
 class StudyVariant:
-    """data: the image set instead of the study's own, empty for its own. scale: what the epochs are multiplied with."""
+    """A variant. data: image set that replaces the study's; empty: no change. scale: factor of the epochs."""
 
     data: str = ""
     scale: float = 1.0
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What makes it a twin, as load_study takes it; empty for the study itself."""
+        """The overrides of the variant, as input of load_study; empty for the study itself."""
         given = {"data": self.data} if self.data else {}
         return given | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
+<<<<<<< HEAD
         """As it is typed: `--replace-dataset digits --scale 0.02`; empty for the study itself."""
+=======
+        """The variant as command-line options, `--data digits --scale 0.02`; empty for the study itself."""
+>>>>>>> h2
         return " ".join(f"--{name} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:
-        """The data set that stands in for `name`."""
+        """Return the data set that replaces `name`."""
         family = name.partition(":")[0]
         if not self.data or family in OWN_TASK:
             return name
         return f"{OF_A_SET}:{self.data}" if family == OF_A_SET else self.data
 
     def epochs(self, count: int) -> int:
-        """Scaled epochs: rounded half up, and at least one where there is one. Python's round() would take 2.5 to 2."""
+        """Return the scaled epochs, rounded half up (round() would turn 2.5 into 2), 1 or more if any."""
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
 def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
-    """The twin that `data` and `scale` of the overrides ask for; what is wrong with them is added to `problems`."""
+    """Return the variant of the overrides `data` and `scale`; append their errors to `problems`."""
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
-        problems.append(f"data: expected the name of an image set, found {data!r}, a task of its own")
+        problems.append(f"data: expected the name of an image set, found {data!r}, a separate task")
     scale = overrides.get("scale")
     if scale in (None, ""):
         return StudyVariant(data)
@@ -63,7 +67,7 @@ def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVar
         factor = float(scale)
     except (TypeError, ValueError):
         factor = math.nan
-    if not 0 < factor <= LARGEST:  # not a number is neither
+    if not 0 < factor <= LARGEST:  # also true for nan
         expected = f"at most {LARGEST:,}" if math.isfinite(factor) and factor > LARGEST else "a number above 0"
         problems.append(f"scale: expected {expected}, found {describe_value(scale)}")
         return StudyVariant(data)

@@ -1,11 +1,11 @@
-"""Workers: processes that do jobs, and who looks after them.
+"""Worker processes that run jobs, and their supervisor.
 
-What ends a worker (a method that calls `os._exit`, a segmentation fault, the kernel when memory runs out) costs its job one
-attempt, and the other jobs nothing. Workers end with the process that they work for, however that one ends.
+An event that ends a worker (a method that calls `os._exit`, a segmentation fault, the kernel when memory runs out) costs its job
+one attempt, and does not affect other jobs. Workers end with their parent process, regardless of how that ends.
 
-On Linux they are forked from a server that has imported what this process has of ours (`multiprocessing`'s own): the first
-takes as long as those imports, the next 0.1 s instead of 5. Elsewhere each imports for itself. The server computes nothing, so
-that no thread pool and no card is in use where it forks.
+On Linux, workers are forked from a server that has imported this process's fa_registry modules (a `multiprocessing` forkserver):
+the first worker takes as long as those imports, the next 0.1 s instead of 5. On other systems each worker imports them. The server
+computes nothing, so that no thread pool and no card is in use when it forks.
 """
 
 from __future__ import annotations
@@ -36,32 +36,37 @@ from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck, ended
 
 LOG = logging.getLogger(__name__)
-NO_ROOM = "no further process can be started (%s): jobs go on, %d at a time"
+NO_ROOM = "no further process can be started (%s): jobs continue, %d at a time"
 
 Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event
 
-LOGGED = "logged"  # what a worker tells that is no event of its job: a message of its log
+LOGGED = "logged"  # a worker's message that is not an event of its job: a line of its log
 POLL_SECONDS = 0.1
-GRACE_SECONDS = 10.0  # for a worker that is interrupted to write down that it was, and to leave
-# What jobs import only when they get there, at 1 to 2 s of a core → by which sign they will.
+GRACE_SECONDS = 10.0  # for an interrupted worker to record its end, and to exit
+# Modules that jobs import late, which takes 1 to 2 s of a core → the loaded module that shows that they will.
 IMPORTED_LATE = {
     "torch._dynamo": "torch",  # by the first optimiser
     "mlflow.store.tracking.sqlalchemy_store": "mlflow.store.tracking.sqlalchemy_store",
     "sklearn.datasets": "sklearn.datasets",
 }
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # what a process cannot refuse
-UNKNOWN = 255  # exit code of a worker whose server died before it
-LONGEST_FOLDER = 70  # bytes; the server is reached by a file in the temporary folder, whose whole path may have 107
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # a signal that a process cannot ignore
+UNKNOWN = 255  # exit code of a worker whose server died before the worker
+LONGEST_FOLDER = 70  # bytes; the server's socket is in the temporary folder, and its whole path is limited to 107
 
 
 def supervise(
     jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, report: EventSink, silence: float = 0.0
 ) -> None:
-    """Call task(job, stop, report) for every job, each in one of so many processes; `tell` hears every event, here.
+    """Call task(job, stop, report) for every job, each in one of so many processes.
 
-    task, jobs: picklable. stop: once true, those at work end at their next safe point. silence: seconds without a report after
-    which a job's process is ended, 0: never. Returns, or raises what `tell` raised, when no worker is left.
+    Args:
+        jobs: picklable.
+        task: picklable.
+        processes: maximum number.
+        stop: when it returns true, running jobs end at their next safe point.
+        report: receives every event, in this process; its exception is raised when no worker is left.
+        silence: seconds without a report after which a job's process is ended; 0: never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)
     for index, job in enumerate(jobs):
@@ -73,9 +78,9 @@ def supervise(
 
 
 def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
-    """How `call()` ended in a process of its own, done or failed: for code of others that may end the process it runs in.
+    """Return how `call()` ended in a separate process, done or failed: for code that may end its process.
 
-    seconds: after which it is ended, 0: never.
+    seconds: time limit; 0: none.
     """
     events: list[JobEvent] = []
     supervise([call], _called, 1, lambda: False, events.append, seconds)
@@ -87,16 +92,16 @@ def _called(call: Callable[[], Any], stop: StopCheck, report: Callable[[Any], No
 
 
 class _Supervisor:
-    """Gives what waits to workers, hears them, and says of every job how it ended."""
+    """Gives waiting jobs to workers, receives their events, and reports exactly one end for every job."""
 
     def __init__(self, processes: int, stop: StopCheck, report: EventSink, silence: float):
         self.waiting: deque[tuple[int, bytes]] = deque()
         self._processes, self._stop, self._tell, self._silence = processes, stop, report, silence
-        self._deaths: dict[int, str] = {}  # of a job whose first worker died: how that one ended
+        self._deaths: dict[int, str] = {}  # of a job whose first worker died: how that worker ended
         self._workers: list[Worker] = []
 
     def run(self) -> None:
-        """Until nothing waits and nobody is left; what `tell` raises ends them all."""
+        """Run until no job waits and no worker is left; an exception of `report` ends all workers."""
         try:
             while self.waiting or self._workers:
                 if self._stop():
@@ -115,7 +120,7 @@ class _Supervisor:
             worker.ask_to_stop()
 
     def _employ(self) -> None:
-        """See that everybody has a job; those for whom none is left may leave."""
+        """Give waiting jobs to free workers and new ones; ask idle workers to exit."""
         for worker in self._workers:
             if self.waiting and worker.is_free:
                 worker.give(self.waiting.popleft())
@@ -125,9 +130,9 @@ class _Supervisor:
             pass
 
     def _begin(self, job: tuple[int, bytes]) -> bool:
-        """Give the job to a new worker; false where none can be started (the server was killed, or there is no room for one).
+        """Give the job to a new worker; return false if none can be started (server killed, or no resources).
 
-        While others live that is no death of the job: it waits for one of them.
+        While other workers exist, this does not count as a death of the job: it waits for one of them.
         """
         try:
             worker = Worker(job[1])
@@ -145,8 +150,8 @@ class _Supervisor:
         return True
 
     def _attend(self, worker: Worker) -> None:
-        """Tell what a worker has told; where it is gone, or silent for too long, see to its job; one that stays is ended."""
-        gone = worker.is_gone  # asked first: who leaves in between may have told of its end
+        """Forward a worker's events; if it is gone or silent for too long, handle its job, or end it."""
+        gone = worker.is_gone  # checked first: a worker that ends in between may have sent its last event
         for event in worker.reported():
             self._tell(event)
         job, silent = worker.job, worker.silent_for
@@ -160,21 +165,21 @@ class _Supervisor:
             self._workers.remove(worker)
             worker.interrupt()
             worker.end()
-            why = f"its process gave no sign of life for {silent:.0f} s and was ended"
+            why = f"its process sent no heartbeat for {silent:.0f} s and was ended"
             self._tell(JobEvent(job[0], "failed", why, lost=True))
-        elif worker.exceeds_timeout and silent > GRACE_SECONDS:  # a thread that a job has left holds it
+        elif worker.exceeds_timeout and silent > GRACE_SECONDS:  # a thread that a job left prevents its exit
             self._workers.remove(worker)
             worker.end(0.0)
 
     def _count_death(self, job: tuple[int, bytes], how: str, lost: bool) -> None:
-        """Have the job begin again, or say that it failed."""
+        """Restart the job, or report that it failed."""
         index = job[0]
         if index in self._deaths:
-            why = f"its process {self._deaths[index]}; begun again, it {how}"
+            why = f"its process {self._deaths[index]}; restarted, it {how}"
             self._tell(JobEvent(index, "failed", why, lost))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it begins again in a new one"))
+            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in a new one"))
             self.waiting.appendleft(job)
 
 
@@ -185,9 +190,9 @@ def _text(code: int | None) -> str:
 
 
 class Worker:
-    """A process that does one job after another. job: its index and message while it is at one.
+    """A process that runs one job after another. job: index and message of the current one.
 
-    While it is at work it is sent nothing but the request to stop: no lock is shared, for who is killed holding one keeps it.
+    While it runs a job, it is sent only the request to stop. No lock is shared, since a killed process would never release it.
     """
 
     def __init__(self, message: bytes):
@@ -215,17 +220,17 @@ class Worker:
 
     @property
     def exceeds_timeout(self) -> bool:
-        """It has nothing to do, was asked to leave and is here."""
+        """Whether the worker has no job, was asked to exit and still runs."""
         return self._asked and not self.job
 
     @property
     def is_gone(self) -> bool:
-        """By now, or as its last `told` found out: a process that it has started may hold its end of the connection."""
+        """Whether the worker ended or closed its connection, which its child process may keep open."""
         return self._hung_up or not self._lives
 
     @property
     def _lives(self) -> bool:
-        """A killed server tells no more how its workers end: the exit code is 255 from then on, and they go on."""
+        """Whether the process runs; after the server's death the exit code is always 255."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:
@@ -236,7 +241,7 @@ class Worker:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since it told something or was sent something."""
+        """Seconds since the worker's last message, or the last message to it."""
         return time.monotonic() - self._last
 
     def give(self, job: tuple[int, bytes]) -> None:
@@ -244,18 +249,18 @@ class Worker:
         self._send(job)
 
     def ask_to_stop(self) -> None:
-        """At work: to end at the next safe point; then, or idle: to leave."""
+        """Ask to end the job at its next safe point, and then to exit; an idle worker exits at once."""
         if not self._asked:
             self._asked = True
             self._send(None)
 
     def _send(self, message: Any) -> None:
         self._last = time.monotonic()
-        with suppress(OSError):  # it has died: the next `told` finds out
+        with suppress(OSError):  # it has died: the next `reported` notices this
             self.connection.send(message)
 
     def reported(self) -> Iterator[JobEvent]:
-        """What it has told since."""
+        """Yield the new events of the worker."""
         try:
             while not self._hung_up and self.connection.poll():
                 message = self.connection.recv()
@@ -265,7 +270,7 @@ class Worker:
                     continue
                 if event.kind != "progress":
                     self.job = None
-                if message[1] == "progress" != event.kind:  # it goes on with a job that has failed here
+                if message[1] == "progress" != event.kind:  # the job failed here, but its process continues
                     self.interrupt()
                     self._hung_up = True
                 yield event
@@ -273,12 +278,12 @@ class Worker:
             self._hung_up = True
 
     def interrupt(self) -> None:
-        """Have its job raise KeyboardInterrupt where it is; one that is deep in foreign code does not hear it."""
+        """Raise KeyboardInterrupt in its job; a job deep in third-party native code does not receive it."""
         if hasattr(signal, "SIGUSR1"):
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait for it to leave, after so many seconds (GRACE_SECONDS) make it; take away what it left behind."""
+        """Wait until it exits, kill it after so many seconds (GRACE_SECONDS), and remove its stale files."""
         seconds = GRACE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         try:
@@ -297,16 +302,16 @@ class Worker:
             os.kill(self.process.pid, number)
 
 
-# What a process that does jobs sends to the one that it does them for.
+# Messages from a process that runs jobs to its supervisor.
 
 
 def packed(event: JobEvent) -> Message:
-    """The value apart: whoever reads it may fail to, and knows whose it is."""
+    """Return the event as a message; the value is pickled separately, since its unpickling may fail."""
     return event.index, event.kind, pickle.dumps(event.value), event.refused
 
 
 def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
-    """Send how a job ended; as failed where its result cannot be sent."""
+    """Send how a job ended; as failed if its result cannot be pickled."""
     try:
         message = packed(end)
     except Exception:
@@ -315,9 +320,9 @@ def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
 
 
 def unpacked(message: Message) -> JobEvent | None:
-    """The event; None for a message of the process's log, which is logged here.
+    """Return the event; None for a message of the process's log, which is logged here.
 
-    A job may tell what its own process alone can make: that fails the job, and ends nobody else.
+    A value that only the sending process can unpickle makes its job fail, and does not affect other jobs.
     """
     index, kind, value, refused = message
     try:
@@ -332,7 +337,7 @@ def unpacked(message: Message) -> JobEvent | None:
 
 
 class _Relay(logging.Handler):
-    """What is logged here is told there, where names of others are made fit for a terminal."""
+    """Sends log records to the supervisor's process, which escapes untrusted text for a terminal."""
 
     def __init__(self, send: Callable[[Message], None]):
         super().__init__()
@@ -344,7 +349,7 @@ class _Relay(logging.Handler):
 
 
 def log_to(send: Callable[[Message], None]) -> None:
-    """From now on what this process logs of ours is sent, and printed nowhere."""
+    """Send this process's log messages of fa_registry from now on, instead of printing them."""
     log = logging.getLogger("fa_registry")
     log.addHandler(_Relay(send))
     log.setLevel(logging.INFO)
@@ -352,7 +357,7 @@ def log_to(send: Callable[[Message], None]) -> None:
 
 
 def _end_all(workers: Sequence[Worker]) -> None:
-    """However this process came here, by another Ctrl-C too: nobody goes on working."""
+    """End all workers, also after a second Ctrl-C."""
     for worker in workers:
         worker.interrupt()
     deadline = time.monotonic() + GRACE_SECONDS
@@ -370,14 +375,14 @@ def _context() -> BaseContext:
 
 
 def _ensure_forkserver(context: BaseContext) -> None:
-    """Start the server unless it runs: it imports from where this process does, and nothing from the working folder."""
+    """Start the server if needed; it imports only from this process's sys.path."""
     if context.get_start_method() != "forkserver":
         return
     ours = [name for name in sys.modules if name.startswith("fa_registry.") and not name.endswith("__main__")]
     context.set_forkserver_preload([*ours, *(name for name, sign in IMPORTED_LATE.items() if sign in sys.modules)])
     (
         Path(util.get_temp_dir()) / f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
-    ).touch()  # its folder outlives a kill
+    ).touch()  # marks the owner, since the server's folder remains after a kill
     path = os.pathsep.join(str(entry) or os.getcwd() for entry in sys.path)
     with _variables(
         PYTHONPATH=path, PYTHONSAFEPATH="1", **{process_ownership.VARIABLE: process_ownership.process_tag()}
@@ -387,7 +392,7 @@ def _ensure_forkserver(context: BaseContext) -> None:
 
 @contextmanager
 def _variables(**changed: str) -> Iterator[None]:
-    """Inside, the environment has these; no other of its variables is touched, for this process's other threads use them."""
+    """Set these environment variables within the context, and no others: threads may use those."""
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -402,7 +407,7 @@ def _variables(**changed: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """A new process imports the script that was started once more, which runs it again where it lacks a guard."""
+    """Hide the main script from a new process, which would import it and run it again if it lacks a guard."""
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")
@@ -412,23 +417,23 @@ def _main_hidden(unless: bool) -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-# In the worker.
+# Functions in the worker.
 
 
 def _work(connection: Connection, environment: Mapping[str, str], folder: str) -> None:
-    """Do what is given until nothing more is. folder: for temporary files."""
+    """Run jobs until None is received. folder: for temporary files."""
     _end_with_parent()
     outlive_readers()  # a method may print
     if sys.stderr:
-        faulthandler.enable()  # where a segmentation fault happened
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group: the parent decides what they mean
+        faulthandler.enable()  # prints where a segmentation fault happened
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group: the parent decides what to do
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    os.environ.clear()  # the server's is that of its first day
+    os.environ.clear()  # the server's environment is as old as the server
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
-    alone = threading.Lock()  # of those who send
+    alone = threading.Lock()  # for sending
 
     def send(message: Message) -> None:
         with alone:
@@ -449,17 +454,17 @@ def _do(stop: StopCheck, send: Callable[[Message], None], index: int, message: b
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process (SIGIO) when the pipe to its parent breaks.
+    """Let the kernel end this process (SIGIO) when the pipe to its parent breaks.
 
-    A thread that waits for that would get no turn while foreign code keeps the interpreter to itself.
+    A waiting thread would not run while third-party native code holds the interpreter lock.
     """
     if not hasattr(os, "O_ASYNC"):
         return
-    import fcntl  # not on every system
+    import fcntl  # does not exist on every system
 
     sentinel = multiprocessing.parent_process().sentinel
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(sentinel, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
-    if wait([sentinel], 0):  # it was gone before
+    if wait([sentinel], 0):  # the parent has already ended
         os._exit(1)

@@ -1,6 +1,6 @@
-"""Runs in a store: record ↔ run. The only layer that knows MLflow."""
+"""Runs in a store: conversion between records and stored runs. The only layer that uses MLflow."""
 
 import os
 
-# Unless this is set before it is imported, MLflow tells its makers what is called. Who wants that sets it otherwise.
+# MLflow sends usage data to its makers unless this is set before it is imported. A user's own setting is kept.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

@@ -1,4 +1,4 @@
-"""Where the files of a store's runs lie: beside its database, wherever that is now; and a database that names another place."""
+"""Location of a store's run files: next to its database, also after the store was moved."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ from fa_registry.tracking.store import ARTIFACTS, check_writable, probe_sqlite, 
 from fa_registry.tracking.store_errors import refused
 
 BUCKETS = ("s3", "gs", "wasbs", "abfss")
-SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # a file that somebody sent makes this machine ask no host
+SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # not for sqlite: a received file must cause no web request
 RUN_ID = re.compile("[0-9a-f]{32}")
-KERNELS = ("proc", "dev", "sys")  # folders of no files, and of links to other processes' files
-MLFLOWS = "mlruns"  # where MLflow's own client puts an experiment: below the folder that it was called in
+KERNELS = ("proc", "dev", "sys")  # contain no regular files, but links to files of other processes
+MLFLOWS = "mlruns"  # where MLflow's own client stores an experiment: below its working folder
 ROOT = re.compile(rf"(?P<folder>.*)/(?P<name>{ARTIFACTS}|{MLFLOWS})/(?P<experiment>.+)")
 ADDRESSES = {
     "experiments": ("artifact_location",),
     "runs": ("artifact_uri",),
     "model_versions": ("source", "storage_location"),
     "logged_models": ("artifact_location",),
-}  # table → its columns that hold them
+}  # table → its columns that contain addresses
 ALLOWED = "FA_REGISTRY_ARTIFACTS"  # environment variable: further folders in which a store's files may be written
-BUSY_SECONDS = 120.0  # for another process to end its write
+BUSY_SECONDS = 120.0  # wait at most this long for another process to finish writing
 
 
 def local_folder(uri: str, store: str, run_id: str) -> Path | None:
-    """The folder of an artifact address of one of the store's runs; None where it is no file's, but of a service that MLflow asks.
+    """Return the local folder of an artifact address of a run; None if a service stores the files.
 
-    It may be another machine's, or not exist. A database holds the addresses as they were where it was made: what they name is
-    looked for beside it. Raises UnreadableFile for an address that leads out of the run's own folder (docs/decisions/0042):
-    others wrote it.
+    A database contains the addresses that were valid where it was made, so the folder is searched for next to the database. The
+    folder may belong to another machine, or not exist.
+
+    Raises:
+        UnreadableFile: the address leads out of the run's own folder; addresses are untrusted (docs/decisions/0042).
     """
     if not uri.startswith(("file:///", "/")):
         if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
             return None
         raise UnreadableFile(
-            Path(uri), f"is no address of artifacts that is asked; known: a folder, {', '.join(BUCKETS)}"
+            Path(uri), f"is not a supported artifact location; supported: a folder, {', '.join(BUCKETS)}"
         )
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
@@ -61,13 +63,13 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
 
 
 class OutsideStore(StoreError):
-    """A folder outside the store's own, in which nothing is written unless the user allows it."""
+    """A folder outside the store's own folder, in which nothing is written unless the user allows it."""
 
 
 def check_inside_store(folder: Path, store: str) -> None:
-    """Raise OutsideStore where an sqlite store's files would be written outside the folder of its database.
+    """Raise OutsideStore if an sqlite store's files would be written outside the folder of its database.
 
-    The maker of a store chooses its addresses and links. The user who audits it allows further folders: see ALLOWED.
+    The maker of a store chooses its addresses and links. The user who audits the store can allow further folders: see ALLOWED.
     """
     database = sqlite_path(store)
     if database is None:
@@ -84,7 +86,7 @@ def check_inside_store(folder: Path, store: str) -> None:
 
 
 def check_location(location: str, store: str) -> None:
-    """Raise OutsideStore as `check_inside_store` for the location of an experiment. A bucket and a server are not checked."""
+    """Raise OutsideStore if an experiment's local location is outside the store."""
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
         folder = _path(location)
@@ -93,7 +95,7 @@ def check_location(location: str, store: str) -> None:
 
 
 def resolve_artifact(folder: Path, recorded: str) -> str:
-    """Where files are looked for that are not there, and what to do: words for a sentence."""
+    """Return a phrase for a message: where missing files were expected, and what to do."""
     return (
         f"{folder} (recorded: {recorded}): a store is copied with its artifacts. Put the folder there, "
         f"or a link to it in the place of {ARTIFACTS}"
@@ -105,10 +107,11 @@ def _path(uri: str) -> Path:
 
 
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
-    """Root beside the database, and name in it, of what it names below any folder's `mlartifacts`; None for a root of one's own.
+    """Return the artifact root next to the database, and the experiment's path below it.
 
-    What MLflow's client has put below its `mlruns` may lie elsewhere, but not beside another database of the same name: this one
-    would be a copy of that.
+    Returns None for a root that the user chose. Matches experiments below any folder's `mlartifacts`. Experiments that MLflow's
+    client put below its `mlruns` may be elsewhere, except next to another database of the same name: then this database is a copy
+    of that one.
     """
     match = ROOT.fullmatch(experiment)
     if not match:
@@ -119,7 +122,7 @@ def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
 
 
 def _check_own(folder: Path, run_id: str) -> None:
-    """The id is 122 random bits: no folder of anything else has that name, and no other can be given for it."""
+    """Raise UnreadableFile unless the path names the run's id: 122 random bits, so no other run's."""
     own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
     if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(
@@ -129,9 +132,10 @@ def _check_own(folder: Path, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class ArtifactLocations:
-    """Where a database's files are. moved: how addresses begin in it → how they would begin where the files are now.
+    """Where a database's files are.
 
-    lacking: the runs with sealed files whose folder is not there → see `looked_for`. count: how many runs have sealed files.
+    moved: address prefix in the database → the prefix where the files are now. lacking: id of a run with recorded files whose
+    folder is missing → text of `resolve_artifact`. count: number of runs with recorded files.
     """
 
     moved: Mapping[str, str]
@@ -140,7 +144,7 @@ class ArtifactLocations:
 
 
 def placed(database: Path) -> ArtifactLocations:
-    """What a database names, held against what lies on the disk; nothing is written."""
+    """Compare the addresses in a database with the files on the disk; nothing is written."""
     with probe_sqlite(database) as connection:
         locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
         sealed = connection.execute(
@@ -150,7 +154,7 @@ def placed(database: Path) -> ArtifactLocations:
         ).fetchall()
     lacking = {}
     for run_id, uri in sealed:
-        with contextlib.suppress(UnreadableFile):  # who reads that run is told
+        with contextlib.suppress(UnreadableFile):  # reported when that run is read
             folder = local_folder(uri or "", f"sqlite:///{database}", run_id)
             if folder and not os.path.isdir(folder):
                 lacking[run_id] = resolve_artifact(folder, uri)
@@ -160,7 +164,7 @@ def placed(database: Path) -> ArtifactLocations:
 
 
 def _moved(uri: str, database: Path) -> tuple[str, str] | None:
-    """How an experiment's address begins, up to the root of all artifacts, and how it would where the files lie now."""
+    """Return an experiment's address up to the artifact root, as recorded and as it is now."""
     beside = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
     if not beside or not os.path.isdir(beside[0]):
         return None
@@ -172,16 +176,19 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 
 
 def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
-    """Let the addresses of a moved store begin where its files are, in one transaction; returns the copy that is kept of before.
+    """Rewrite the addresses of a moved store in one transaction; return the backup's path.
 
-    MLflow's client cannot change an address, and its pages read no other. Raises StoreError where the database cannot be written.
+    MLflow's client cannot change an address, and its pages read only the recorded one.
+
+    Raises:
+        StoreError: the database cannot be written.
     """
     check_writable(f"sqlite:///{database}")
     before = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")
     temporary = database.with_name(f".{before.name}{process_ownership.owner_suffix()}")
     try:
         with refused(f"store {database}"), contextlib.closing(_opened(database)) as connection:
-            connection.execute("BEGIN IMMEDIATE")  # nobody writes between the copy and the change
+            connection.execute("BEGIN IMMEDIATE")  # no other process writes between the copy and the change
             with contextlib.closing(_opened(database)) as source, contextlib.closing(_opened(temporary)) as copy:
                 source.backup(copy)
             os.replace(temporary, before)

@@ -1,4 +1,4 @@
-"""The contract of a tracker: runs with params, tags, metrics and files. What they mean is schema's and writer's business."""
+"""Interface of a tracker: runs with params, tags, metrics and files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 CLOCKS_APART = 3600.0  # seconds by which the clocks of two machines may differ before one counts as wrong
 MOST_POINTS = (
-    30  # of a metric in a store's tables: its chart looks the same, and a run on 33 metrics sends them in one call
+    30  # of a metric in a store's tables: its chart looks the same, and 33 metrics of a run need only one request
 )
 
 
 @dataclass(frozen=True)
 class Point:
-    """One metric value at one step (= epoch). time: ms since 1970, when it was measured; 0: when it is logged."""
+    """One metric value at one step (= epoch). time: when measured, ms since 1970; 0: when logged."""
 
     key: str
     value: float
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class DatasetReference:
-    """profile: what else a page should say of the data, as its sizes."""
+    """A data set of a run. profile: further facts for the store's page, such as sizes."""
 
     name: str
     digest: str
@@ -43,9 +43,10 @@ class DatasetReference:
 
 @dataclass(frozen=True)
 class StoredRun(SpilledFields):
-    """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
+    """A run as the store records it.
 
-    metrics: the value of each at its last step. params: as text. deleted: whether it is in the store's bin.
+    state: of the store (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970. metrics: each one's value at its last step.
+    params: as text. deleted: whether the run is in the store's bin.
     """
 
     SPILLED_FIELDS = ("tags", "metrics", "params")
@@ -62,12 +63,12 @@ class StoredRun(SpilledFields):
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether a run says that it began in the future: the clock of its machine was wrong."""
+    """Return whether a run's start time is in the future: the clock of its machine was wrong."""
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 
 def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Sort runs by start time, the newest first; those that say they began in the future come last."""
+    """Sort runs by start time, the newest first; runs with a start time in the future come last."""
     return sorted(runs, key=lambda run: (not is_ahead(run), run.started), reverse=True)
 
 
@@ -78,19 +79,19 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def with_experiment(self, experiment: str) -> Tracker:
-        """This store, with new runs going to `experiment`."""
+        """Return this store with `experiment` as the target of new runs."""
 
     @abc.abstractmethod
     def without_retry(self) -> Tracker:
-        """This store, which refuses at once where its server is away, instead of waiting for it."""
+        """Return this store without retries: it raises at once if its server is unreachable."""
 
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Start a run; returns its id."""
+        """Start a run; return its id."""
 
     @abc.abstractmethod
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Take over a run that `mlflow run` already started; returns its id."""
+        """Take over a run that `mlflow run` already started; return its id."""
 
     @abc.abstractmethod
     def log(
@@ -100,11 +101,11 @@ class Tracker(abc.ABC):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Add metric points, set tags, and give parameters their values, which stay."""
+        """Add metric points, set tags, and set parameters, which cannot be changed later."""
 
     @abc.abstractmethod
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
-        """Take these tags off a run that has them."""
+        """Remove these tags from a run, if present."""
 
     @abc.abstractmethod
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
@@ -116,66 +117,70 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
-        """Take an artifact, or a folder of them, away from a run; nothing where it is not there."""
+        """Remove an artifact, or a folder of artifacts, from a run; do nothing if it does not exist."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
-        """End the run: FINISHED, FAILED or KILLED."""
+        """End the run with the state FINISHED, FAILED or KILLED."""
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Put a run into the store's bin."""
+        """Move a run to the store's bin."""
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:
-        """One run; StoreError when there is none."""
+        """Return one run; raise StoreError if it does not exist."""
 
     @abc.abstractmethod
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids.
+        """Return the runs that carry all `tags`, newest first.
 
-        state: the store's own word, RUNNING for example.
-        most: no more than so many are read, 0: all. Ten thousand runs take a store minutes.
+        Args:
+            tags: name → value.
+            experiment: only runs of this experiment; empty: of all.
+            start: the first characters of the run ids.
+            most: return at most this many runs; 0: all. Ten thousand runs take minutes.
+            state: of the store, such as RUNNING; empty: any.
         """
 
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
-        """Every point of these metrics of a run, as the store's tables have them."""
+        """Return every point of these metrics of a run, from the store's tables."""
 
     @abc.abstractmethod
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
-        """Runs of every experiment, deleted ones too, that carry all `params` and all `tags`, newest first, as they are read."""
+        """Yield the runs of every experiment, also deleted ones, with all `params` and `tags`, newest first."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
-        """Address of one artifact's page within the store's own pages, for a link in a note; empty where it has none."""
+        """Return the address of an artifact's page in the store's web interface; empty without one."""
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:
-        """That the experiment of new runs was deleted with all its runs, and how it comes back; empty where it was not."""
+        """Return how to restore the experiment of new runs if it was deleted; otherwise empty."""
 
     @abc.abstractmethod
     def comparison(self, run_ids: Sequence[str]) -> str:
-        """Address of the page that has these runs side by side, in this order, as that of `link`; empty where there is none."""
+        """Return the address of the store's page for comparing these runs; empty without one."""
 
     @abc.abstractmethod
     def publish_views(self, views: Sequence[View]) -> str:
-        """Keep these views of new runs' experiment with the store's own pages; the address of the first, as that of `link`.
+        """Publish views of the experiment in the store's web interface; return the first one's address.
 
-        A view that a person has made or changed stays as it is. Empty where the store has no pages that know views, or takes
-        none: why is said in the log, and nothing else is lost by it.
+        A view that a user created or changed is not overwritten. Returns "" if the store does not support views (the reason is
+        logged; nothing else is affected).
         """
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """A local copy of one artifact, or None where the run has none of that path."""
+        """Return a local copy of one artifact; None if the run has no artifact of that path."""
 
     @abc.abstractmethod
     def size(self, run_id: str) -> int:
-        """The size of a run's files together, in bytes."""
+        """Return the total size of a run's files in bytes."""
 
     @abc.abstractmethod
     def describe_location(self, run_id: str) -> str:
-        """Where a run's files are looked for, and what to do where they are not there: words for a sentence."""
+        """Return a phrase for a message: where a run's files are expected, and what to do if they are missing."""

@@ -1,4 +1,4 @@
-"""The one place that opens a store: made once, by one process, as a whole or not at all; whatever it refuses is a Refusal."""
+"""Opening of a store: one process creates it, completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ from fa_registry.tracking.store_errors import HELD, SAYS, WAITED_FOR, StoreRefus
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints one of every refusal, which is told by our own words
-NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # who tells of every table of a new database
-# Seconds of waiting for another process until it is said, until it is given up, and between two looks.
+TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints a traceback of every error; our own message suffices
+NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # loggers that print every table of a new database
+# Seconds of waiting for another process until it is logged, until it is given up, and between two attempts.
 SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
-# Between two looks for a server that is away, and until one that nobody has reached, or need not wait for, is given up.
+# Seconds between two attempts to reach a server, and until a server that must answer at once is given up.
 LOOKS, AT_ONCE = 2.0, 5.0
-FRESH = 60.0  # that a verb asks for the experiments once, not at every turn
+FRESH = 60.0  # seconds for which a list of experiments is reused, so that a command requests it once
 ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
 MAKING = ".making"
 
 
 class Client:
-    """MLflow's client of a store, with its methods: each raises Refusal, and waits while others hold an sqlite database.
+    """MLflow's client of a store, with its methods.
 
-    address: by which MLflow opens the store `uri`, another one where it can only be read. make: see store.check_store.
-    waits: whether a server that is away is waited for here already; later it is, but by who is `at_once`.
+    Each method raises StoreRefusal, and waits while an sqlite database is locked.
+
+    address: by which MLflow opens the store `uri`; differs from `uri` where the store is read-only. make: see store.check_store.
+    waits: whether the constructor already waits for an unreachable server; later calls do, except on a copy from `at_once`.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):
@@ -58,13 +60,13 @@ class Client:
         self._waits = True
 
     def at_once(self) -> Client:
-        """This client, which does not wait for a server that is away."""
+        """Return a copy of this client that does not wait for an unreachable server."""
         other = copy.copy(self)
         other._waits = False
         return other
 
     def experiments(self, new: bool = False) -> list[Experiment]:
-        """Those that are not in the bin, as they were at most FRESH seconds ago; new: as they are."""
+        """Return the experiments that are not deleted, at most FRESH seconds old; new: request them again."""
         when, listed = self._listed[0]
         if new or time.monotonic() - when > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -72,29 +74,29 @@ class Client:
         return listed
 
     def ask(self, question: Callable[[], T]) -> T:
-        """What `question` answers, which asks this store; waited for and refused as for the methods."""
+        """Return the result of `question`, a query of this store, with the waiting and errors of the methods."""
         return _present(self.uri, lambda: _patiently(self.uri, question), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
-            raise AttributeError(name)  # of a copy that is not whole yet
+            raise AttributeError(name)  # on a copy that is not complete yet
         method = getattr(self._client, name)
         return functools.wraps(method)(lambda *given, **named: self.ask(lambda: method(*given, **named)))
 
 
 def answering(uri: str) -> contextlib.AbstractContextManager[None]:
-    """Inside, whatever MLflow, SQLAlchemy or the system refuses of the store is a Refusal."""
+    """Convert errors of MLflow, SQLAlchemy and the system to StoreRefusal within the context."""
     return refused(f"store {uri}", MlflowException, SQLAlchemyError)
 
 
 def known_revisions() -> set[str]:
-    """The schema revisions the installed MLflow can read, from the names of its migration files."""
+    """Return the schema revisions that the installed MLflow can read: its migration files' names."""
     folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
     return {path.name.split("_")[0] for path in folder.glob("*.py")}
 
 
 def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
-    """The address that the store is opened by, MLflow's client, and its experiments: by asking for them it touches the tables."""
+    """Return the store's address, MLflow's client, and the experiments; this checks the tables."""
     address = check_store(uri, known_revisions(), make)
     with _quiet(), _made_once(uri, address):
         try:
@@ -109,7 +111,7 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
 
 
 def _all_experiments(client: MlflowClient) -> list[Experiment]:
-    """All that are not in the bin."""
+    """Return all experiments that are not deleted."""
     found, page = [], client.search_experiments()
     while page.token:
         found += page
@@ -118,12 +120,12 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
-    """What `ask` answers. A server that is away is asked again; asking it twice for the same does no more than once."""
+    """Return the result of `ask`; retry if a server is unreachable. `ask` must be idempotent."""
     if sqlite_path(uri):
         return ask()
     begun: dict[
         str, float
-    ] = {}  # kind of refusal → since when: a server that comes up may be away first and then at fault
+    ] = {}  # kind of refusal → since when: a server that starts may first be unreachable and then return errors
     reported = False
     while True:
         try:
@@ -144,13 +146,14 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
 
 @contextlib.contextmanager
 def _of_mlflow(waits: bool) -> Iterator[None]:
-    """Inside, MLflow asks a server twice instead of eight times with minutes between, and prints no addresses; a user's wish stays.
+    """Limit MLflow to two requests instead of eight over minutes; user settings stay.
 
-    It is told by the environment alone. Threads that are in here together may leave it so, which does no harm.
+    MLflow reads its settings from the environment only. Threads that are in this context at the same time may leave the variables
+    set, which does no harm.
     """
     wanted = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # else a request more a run, and words before those for machines
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # saves a request per run, and keeps JSON output clean
         **({} if waits else {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}),
     }
     ours = {name: value for name, value in wanted.items() if name not in os.environ}
@@ -163,7 +166,7 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
 
 
 def _check_reached(uri: str) -> None:
-    """Refusal where nobody listens: MLflow's own timeout, of minutes, is for answers."""
+    """Raise StoreRefusal if no server listens: MLflow's own timeout, of minutes, is meant for answers."""
     proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
     with answering(uri):
         asked = urllib3.util.parse_url(proxy or uri)
@@ -172,7 +175,7 @@ def _check_reached(uri: str) -> None:
 
 
 def _patiently(uri: str, ask: Callable[[], T]) -> T:
-    """What `ask` answers. Where another process holds the database, nothing was done, and it is asked again."""
+    """Return the result of `ask`; retry while another process locks the database."""
     answers: list[T] = []
 
     def answered() -> bool:
@@ -189,7 +192,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
 
 
 def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
-    """Until `attempt` is true: silently at first, then with a line that names who holds `what`, and not for ever."""
+    """Wait until `attempt` is true: first silently, then log the holder of `what`, then StoreError."""
     begun, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - begun
@@ -206,9 +209,10 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
 
 @contextlib.contextmanager
 def _made_once(uri: str, address: str) -> Iterator[None]:
-    """Inside, nobody else makes or migrates the store, which is no newer MLflow's; a database that was not there is.
+    """Make sure that only one process creates or migrates the store; create a missing sqlite database.
 
-    Of four processes that made one together three failed, and a kill in between left tables that no MLflow could finish.
+    Without the lock, three of four processes that created a store together failed, and a killed one left tables that no MLflow
+    could complete. A store of a newer MLflow is refused.
     """
     path = sqlite_path(address)
     with contextlib.ExitStack() as alone:
@@ -223,7 +227,7 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """The lock beside a database, with its holder's name in it."""
+    """Lock the file next to a database; the file contains its holder's name."""
     place = Path(f"{path}.lock")
     lock = FileLock(place)
 
@@ -242,9 +246,10 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """PostgreSQL's own lock, which a transaction holds: it ends with its connection, whatever ends that.
+    """Lock with PostgreSQL's advisory lock of a transaction: it ends with the connection.
 
-    Raises StoreError for a database of a newer MLflow, which MLflow would have its owner upgrade.
+    Raises:
+        StoreError: the database is of a newer MLflow, and MLflow would ask its owner to upgrade.
     """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
@@ -257,17 +262,17 @@ def _advisory_lock(uri: str) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
-    """In a file of another name, which is moved into place once it is whole and on the disk."""
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # a second, which a server's client saves
+    """Create the database under a temporary name; rename it once it is complete and on the disk."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second, which a server's client saves
 
     beginning = f".{path.name}{MAKING}"
     temporary = path.with_name(f"{beginning}.{os.getpid()}")
-    _clear(path.parent, beginning)  # of makers that were killed: who holds the lock makes alone
+    _clear(path.parent, beginning)  # stale files of killed processes: the holder of the lock is the only creator
     try:
         store = SqlAlchemyStore(f"sqlite:///{temporary}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
-        store.engine.dispose()  # no connection may know it by this name later on
+        store.engine.dispose()  # later connections must not use the temporary name
         _to_disk(temporary)
-        if revision(path) is None:  # a program that knows no lock of ours may have been quicker
+        if revision(path) is None:  # a program that does not use this lock may have been faster
             os.replace(temporary, path)
             _to_disk(path.parent)
     finally:
@@ -290,7 +295,7 @@ def _clear(folder: Path, beginning: str) -> None:
 
 @functools.cache
 def _newest_revision() -> str:
-    from mlflow.store.db.utils import _get_latest_schema_revision  # as `mlflow db upgrade` asks for it
+    from mlflow.store.db.utils import _get_latest_schema_revision  # the function that `mlflow db upgrade` uses
 
     return _get_latest_schema_revision()
 
@@ -301,7 +306,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the table-by-table news of a new database; warnings still come through."""
+    """Silence the table-by-table log of a new database; warnings are still shown."""
     loggers = [logging.getLogger(name) for name in NEWS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,7 +1,7 @@
-"""What is sealed with a run, held against itself and against what the store's tables say: they are an index, no evidence.
+"""Checks of a run's recorded files, among themselves and against the store's tables.
 
-Anybody who can open the database can edit a tag, a parameter or a metric; the sealed files are spec.json, series.parquet,
-measurements.json and provenance.json, whose digests a run carries (docs/decisions/0031).
+The tables are an index, not evidence: anyone who can open the database can edit a tag, a parameter or a metric. The recorded files
+are spec.json, series.parquet, measurements.json and provenance.json, whose digests a run contains (docs/decisions/0031).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fa_registry.tracking.series_parquet import SeriesRow, points
 from fa_registry.training.specs import setting_label
 
 FILES, TABLES = "files", "tables"  # subjects of a Check
-SHOWN = 5  # differences told; the rest is counted
+SHOWN = 5  # differences listed in a message; the others are counted
 WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # as training.loop.has_diverged
 OF_TAGS = {  # tag → the field of provenance.json that it repeats
     schema.TAG_METHOD: "method",
@@ -35,7 +35,7 @@ OF_TAGS = {  # tag → the field of provenance.json that it repeats
 
 @dataclass(frozen=True)
 class SealedRun:
-    """A finished run's sealed files, read. source: spec.json as it is written; rows: series.parquet."""
+    """The recorded files of a finished run, read. source: spec.json as written; rows: series.parquet."""
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -45,28 +45,28 @@ class SealedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether provenance.json says how the run ended; those of releases before 0.3 do not."""
+        """Whether provenance.json contains how the run ended; files of releases before 0.3 do not."""
         return "status" in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """The quantities of other packages whose charts the run has: those of a release that wrote none, none."""
+        """Return the third-party metrics for which the run has charts; empty for releases without them."""
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """What the store's tables have of the series: every epoch of a release that thinned none out."""
+        """The points that the store's tables have of the series; older releases logged every epoch."""
         shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
 
-    @cached_property  # asked for of every row
+    @cached_property  # because every row needs it
     def epochs(self) -> int:
-        """The last epoch that was measured; of an adopted run the one its owner stated."""
+        """The last epoch that was measured; of an adopted run, the epoch its owner stated."""
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property
     def status(self) -> str:
-        """How the run ended, from what was measured alone: nobody's word is asked."""
+        """How the run ended, derived from its measurements only, not from any recorded status."""
         if self.epochs < 0:
             return "failed"
         if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
@@ -75,29 +75,29 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """The setting's readable name as it was when the run ended; of an older run, as it is now."""
+        """The setting's readable name when the run ended; for an older run, the current name."""
         if "setting" in self.provenance:
             return self.provenance["setting"]
         try:
             return setting_label(self.spec)
-        except (UnknownName, PluginError):  # of a plugin that is not installed here, or broken
+        except (UnknownName, PluginError):  # the plug-in is not installed here, or broken
             return f"{self.spec.architecture} · {self.spec.dataset}"
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
-    """The sealed files against each other, and what came with the search (tags, parameters, last values) against them."""
+    """Check the recorded files among themselves, and tags, parameters and last values against them."""
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
         check(
-            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance tell of one run: {agrees}"
+            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance describe one run: {agrees}"
         ),
-        check(TABLES, tables, "status, method, study, parameters and last metrics are the sealed ones"),
+        check(TABLES, tables, "status, method, study, parameters and last metrics are the recorded ones"),
     )
 
 
 def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
-    """agrees with these words where nothing differs; else the first SHOWN differences and how many there are."""
+    """Return a Check with the text `agrees`, or with the first SHOWN differences and their number."""
     if not differences:
         return Check(subject, "agrees", agrees)
     rest = len(differences) - SHOWN
@@ -106,7 +106,7 @@ def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
 
 
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
-    """Every point of the run's metric tables, by key and step, against the series; costs the store one question a metric."""
+    """Compare every point of the run's metric tables with the series; one query per metric."""
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, seen = [], set()
@@ -119,30 +119,30 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
         _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
         for key, step in sorted(expected.keys() - seen)
     ]
-    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the sealed series")
+    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the recorded series")
 
 
 def _among_files(sealed: SealedRun) -> Iterator[str]:
     provenance, spec = sealed.provenance, sealed.spec
-    ran = 0 if spec.weights else sealed.epochs  # of an adopted run no epoch was run here
+    ran = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", ran) != ran:
-        yield f"{schema.PROVENANCE} says {provenance['epochs_run']} epochs were run, {schema.SERIES} ends at {ran}"
+        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, {schema.SERIES} ends at {ran}"
     if provenance.get("status", sealed.status) != sealed.status:
-        yield f"{schema.PROVENANCE} says {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
         yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
     known = {row[0] for row in sealed.rows}
     missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
-    # The end is checked on more samples than an epoch, so that it may withdraw what the epoch shows.
+    # The final measurement uses more samples than that of an epoch, so it may withdraw the epoch's value.
     is_withdrawn = bool(objection_in(sealed.measurements))
     for quantity, site, value in _at_the_end(sealed):
         final = _final_figure(sealed.measurements, quantity, site)
         is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} says {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
@@ -156,7 +156,7 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
-    """A final figure, in a tuple of one; None where measurements.json has none of this name."""
+    """Return a final metric in a tuple of one; None if measurements.json does not contain it."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
     else:
@@ -176,7 +176,7 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    """One that spec.json does not name came with a later release than the run, and has no parameter in the store."""
+    """Compare the parameters; one of a release later than the run may be absent in the store."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         stored = params.get(name)
@@ -192,7 +192,9 @@ def _names(source: Mapping[str, Any], path: str) -> bool:
 
 
 def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
-    expected = {point.key: point.value for point in sealed.points}  # by epoch: the last one stays
+    expected = {
+        point.key: point.value for point in sealed.points
+    }  # points are in order of epochs: the last one remains
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         known = key in metrics and key in expected
         if not _is_logged(metrics.get(key), expected.get(key)) and (
@@ -202,15 +204,15 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Whether the store's tables have a sealed number: as it is shown, or in full, as older releases logged it."""
+    """Return whether a stored value is the recorded one, rounded or in full (older releases)."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
 def _is_ours(key: str, further: Sequence[str]) -> bool:
-    """Whether a metric is one that training writes: people and audits log others beside them."""
+    """Return whether training writes this metric; users and audits log other metrics too."""
     by_site = (*schema.SITE_METRICS, *further)
     return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
 
 
 def _differs(what: str, stored: object, sealed: object) -> str:
-    return f"{what} is {stored}, its sealed files say {'nothing' if sealed is None else sealed}"
+    return f"{what} is {stored}, its recorded files contain {'nothing' if sealed is None else sealed}"

@@ -1,14 +1,15 @@
-"""Who trains a specification: one process at a time, wherever it runs, settled by what the store holds alone.
+"""Lease on a specification: at any time only one process, on any machine, trains it.
 
-The claim is the attempt's own run. Its tag says `choosing` from its first moment. Then it looks for others: it gives way to who
-asks for the specification or holds it, and where it sees nobody at all it has it, and says `held`. Where it sees others that
-choose, it says `asks`, waits until nobody is choosing any more, and gives way to who holds it and to the smallest run id that
-asks. That is Lamport's bakery (1974) with equal tickets, over a register that a single process writes: no compare-and-swap is
-needed, so every store will do. Of two attempts the one made later sees the other at its first look: the argument is
-docs/decisions/0043.
+The store alone coordinates the processes. The lease is recorded in the attempt's own run. Its tag is `choosing` from the start.
+Then the process searches for other attempts. It gives up if another attempt asks for the lease or has it. If there is no other
+attempt, it acquires the lease and writes `held`. If others are choosing, it writes `asks`, waits until no attempt is choosing, and
+gives up if another one has the lease or if a smaller run id asks for it. This is Lamport's bakery algorithm (1974) with equal
+tickets, over a register that a single process writes: it needs no compare-and-swap, so it works with every store. Of two attempts,
+the later one sees the earlier one in its first search: the argument is in docs/decisions/0043.
 
-A held run gives signs of life: a tag that changes at least three times a lease. Whoever waits judges by its *own* clock how long
-that tag has not changed, so clocks that differ do not matter; of a process of this machine it is known at once that it is gone.
+A run with the lease writes heartbeats: a tag that changes at least three times per lease duration. A waiting process measures with
+its *own* clock how long that tag has not changed, so clock differences do not matter. A dead process of the same machine is
+detected at once.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ LOG = logging.getLogger(__name__)
 SHORTEST, LONGEST = (
     10,
     86_400,
-)  # seconds that a lease may be; what a stranger's run claims of itself is no longer either
+)  # seconds that a lease may last; limits for the untrusted value in another run's tag too
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-GAP = 15  # seconds between two looks at a run that count, at most
-LOOKS = 0.1  # seconds between two looks at somebody who is choosing
+GAP = 15  # seconds that count at most between two readings of a run's heartbeat
+LOOKS = 0.1  # seconds between two searches while another attempt is choosing
 SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
 
 class LeaseLost(RegistryError):
-    """This attempt gave no sign of life for longer than its lease, and somebody else trains the specification by now."""
+    """This attempt missed its heartbeat for longer than its lease, and another worker has taken over."""
 
 
 def sign(number: int, lease: int) -> dict[str, str]:
-    """A sign of life: the tag changes with each, and says after how long without one this run may be taken over."""
+    """Return the tag of a heartbeat, which contains its number and the lease in seconds."""
     return {schema.TAG_SIGN: f"{number} of {lease} s"}
 
 
 def initial_tags(lease: int) -> dict[str, str]:
-    """The tags that a run is made with, before its process has looked for others."""
+    """Return the tags that a run is created with, before its process has searched for other attempts."""
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
 class HeartbeatMonitor:
-    """What this process has seen of others' signs of life, by its own clock."""
+    """Heartbeats of other runs as this process has observed them, by its own clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -60,9 +61,9 @@ class HeartbeatMonitor:
         self._moving: set[str] = set()
 
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
-        """Seconds since which this process has seen no new sign of the run; 0 at the first look.
+        """Return the seconds in which this process saw no new heartbeat of the run; 0 on the first call.
 
-        A long time between two looks counts as little: the store was away, for the run's process too.
+        A long time between two calls counts only as GAP: the store was unreachable, also for the run's process.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         seen, silent, looked = self._seen.get(run.run_id, (text, 0.0, now))
@@ -74,12 +75,12 @@ class HeartbeatMonitor:
         return silent
 
     def has_moved(self, run: StoredRun) -> bool:
-        """Whether this process has seen a new sign: the run's process is at work, and not only recorded as if it were."""
+        """Return whether this process saw a new heartbeat, which proves that the run is at work."""
         self.seconds_since_heartbeat(run)
         return run.run_id in self._moving
 
     def is_dead(self, run: StoredRun) -> bool:
-        """Whether the run's process is known to be gone. Of runs of older releases, which give no signs, only this machine's."""
+        """Return whether the run's process is known to be dead; without heartbeats only on this machine."""
         written = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
         lease = min(max(int(written[2]), SHORTEST), LONGEST) if written else float("inf")
         return self.seconds_since_heartbeat(run) > lease or process_ownership.is_dead(
@@ -88,18 +89,18 @@ class HeartbeatMonitor:
 
 
 def lease_owner(attempts: Sequence[StoredRun], signs: HeartbeatMonitor) -> StoredRun | None:
-    """Of a specification's runs the one whose process trains it now, or is about to."""
+    """Return the one of a specification's runs whose process trains it now, or is about to."""
     return next(_alive(attempts, signs, ASKS, HELD), None)
 
 
 def _alive(attempts: Sequence[StoredRun], signs: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
-    """Those whose tag says one of `states`, and whose process is not known to be gone."""
+    """Yield the runs whose tag is one of `states`, and whose process is not known to be dead."""
     running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
     return (run for run in running if not signs.is_dead(run))
 
 
 def set_lease_state(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
-    """Say that the run has the specification, whose `params` wait until then: of most runs that is one request."""
+    """Record the lease state of a run, and with it the `params`, which were delayed; usually one request."""
     tracker.log(run_id, tags={schema.TAG_CLAIM: state}, params=params)
 
 
@@ -111,10 +112,15 @@ def acquire(
     signs: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Have the run, made with `opening` and without its `params`, hold its specification; or the run to which it has to give way.
+    """Acquire the lease for a run; return None, or the run that has priority.
 
-    attempts: asks the store for all runs of the specification. finished: the one of others that makes this one needless: it may
-    have ended, and hold nothing any more, between two looks.
+    Args:
+        tracker: the store.
+        run_id: a run that was created with `initial_tags` and without its `params`.
+        attempts: queries the store for all runs of the specification.
+        finished: returns the one of the others that makes this run unnecessary; it may have ended between two queries.
+        signs: observed heartbeats.
+        params: of the run, logged with the lease state.
     """
     signs = signs or HeartbeatMonitor()
     before = _others(run_id, attempts())
@@ -137,7 +143,7 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """This process' hold of the specification of a run. Inside (a context) signs of life are given, also in a long epoch."""
+    """The lease of this process on a run's specification; as a context it writes heartbeats."""
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
         self._tracker, self.run_id, self._lease = tracker, run_id, lease
@@ -147,30 +153,30 @@ class LeaseHolder:
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def sign(self) -> Mapping[str, str]:
-        """The next sign of life, for whoever writes to the run anyway, and says afterwards that it was `given`."""
+        """Return the next heartbeat for a caller that writes to the run; then call `mark_heartbeat_sent`."""
         with self._lock:
             self._number += 1
             return sign(self._number, self._lease)
 
     def mark_heartbeat_sent(self) -> None:
-        """The store has a sign of life."""
+        """Record that the store has received a heartbeat."""
         with self._lock:
             now = self._clock()
             self._late |= now - self._given > self._lease
             self._given = now
 
     def check(self) -> None:
-        """TakenOver where somebody closed the run, which its process had left alone for longer than its lease."""
+        """Raise LeaseLost if another worker closed the run because its heartbeat was missing for too long."""
         run = self._tracker.get(self.run_id)
         self._late = False
         if run.state != "RUNNING" or run.deleted:
             raise LeaseLost(
-                f"run {self.run_id} gave no sign of life for more than {self._lease} seconds and was closed by somebody who trains "
-                "its specification now; this attempt gives up, and nothing of it counts"
+                f"run {self.run_id} missed its heartbeat for more than {self._lease} seconds; another worker has taken over its "
+                "specification. This attempt stops, and its results are discarded"
             )
 
     def check_if_late(self) -> None:
-        """`check`, where the last signs came further apart than the lease: this machine had slept, or was stopped."""
+        """Run `check` if heartbeats were further apart than the lease, as after the machine's sleep."""
         if self._late:
             self.check()
 
@@ -184,12 +190,12 @@ class LeaseHolder:
     def _give_signs(self) -> None:
         while not self._ended.wait(self._lease / 12):
             if self._clock() - self._given > self._lease / 3:
-                with suppress(RegistryError):  # a store that does not answer now: the next try is soon
+                with suppress(RegistryError):  # the store does not answer now: the next attempt is soon
                     self._tracker.without_retry().log(self.run_id, tags=dict(self.sign()))
                     self.mark_heartbeat_sent()
 
 
 def _clock() -> float:
-    """Seconds, those that the machine slept too where the system counts them."""
+    """Return seconds, including those in which the machine slept if the system counts them."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

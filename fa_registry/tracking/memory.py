@@ -1,4 +1,4 @@
-"""MemoryTracker: a tracker without a store, for tests and for trying things out."""
+"""MemoryTracker: a tracker without a store, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MemoryTracker(Tracker):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """As Tracker.log; of a metric's points the newest step's is the run's value."""
+        """As Tracker.log; a metric's value is that of its newest step."""
         run = self.get(run_id)
         self.points[run_id].extend(points)
         newest = {point.key: point.value for point in sorted(self.points[run_id], key=lambda point: point.step)}

@@ -1,4 +1,4 @@
-"""MlflowTracker: runs in an MLflow store, through the client API alone (the fluent API keeps global state)."""
+"""MlflowTracker: runs in an MLflow store, through the client API; the fluent API has global state."""
 
 from __future__ import annotations
 
@@ -71,23 +71,27 @@ from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, s
 from fa_registry.tracking.store_errors import StoreRefusal
 
 LOG = logging.getLogger(__name__)
-VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
+VERSION_SECONDS = 10  # a server that takes longer has problems more important than a view
 BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
 BATCH_NAMES = 100  # and of tags, and of parameters
-LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): later a pandas timestamp ends
-PAGE = 250  # runs of one answer: MLflow makes 100 KiB of each, and asks its tables once more for every page
+LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): the end of pandas' timestamps
+PAGE = 250  # runs per response: MLflow needs 100 KiB for each, and queries its tables once more for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
-}  # MLflow's pages open on training runs, not on chats
-NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # or no id at all
+}  # so that MLflow's pages open on training runs, not on chats
+NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: not an id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
 
 class MlflowTracker(Tracker):
-    """uri: see store.resolve_uri. experiment: where new runs go, created with the first of them; or an existing one's id.
+    """Runs in an MLflow store.
 
-    make: whether a database that is not there is made. Without it one that cannot be written is opened to be read.
-    waits: whether a server that is away is waited for already when it is opened.
+    Args:
+        uri: see store.resolve_uri.
+        experiment: target of new runs, created with the first of them.
+        experiment_id: id of an existing experiment, instead of `experiment`.
+        make: whether to create a missing database. Without it, a read-only database is opened for reading.
+        waits: whether opening waits for an unreachable server.
     """
 
     def __init__(
@@ -109,13 +113,13 @@ class MlflowTracker(Tracker):
 
     @property
     def _writer(self) -> Client:
-        """The client, for what changes the store; StoreError where that can only be read."""
+        """The client for changes of the store; raises StoreError if the store is read-only."""
         if self._client.address != self.uri:
             check_writable(self.uri)
         return self._client
 
     def with_experiment(self, experiment: str) -> MlflowTracker:
-        """This store, already open and with all that is known of its runs; new runs go to `experiment`."""
+        """Return this open store, with its cached runs and `experiment` as the target of new runs."""
         other = copy.copy(self)
         other._experiment, other._experiment_id = experiment, ""
         vars(other).pop("experiment_id", None)
@@ -128,11 +132,11 @@ class MlflowTracker(Tracker):
 
     @cached_property
     def experiment_id(self) -> str:
-        """The id of the experiment that new runs go to; makes it when it is missing."""
+        """The id of the experiment of new runs, which is created if missing."""
         if self._experiment_id:
             return self._experiment_id
         known = next((listed for listed in self._client.experiments() if listed.name == self._experiment), None)
-        if known is None:  # it may be in the bin, or newer than the list
+        if known is None:  # it may be deleted, or newer than the list
             known = self._client.get_experiment_by_name(self._experiment)
         if known is None:
             if problem := name_problem(self._experiment):
@@ -142,19 +146,22 @@ class MlflowTracker(Tracker):
             except StoreRefusal as refusal:
                 if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                     raise
-            known = self._client.get_experiment_by_name(self._experiment)  # another process was quicker
+            known = self._client.get_experiment_by_name(self._experiment)  # another process was faster
         if known.lifecycle_stage == LifecycleStage.DELETED:
             raise StoreError(f"{self.experiment_deleted_message()}; or choose another with --experiment")
         return known.experiment_id
 
     def check_place(self) -> None:
-        """Raise OutsideStore where the files of new runs would be written outside the store (docs/decisions/0056)."""
+        """Raise OutsideStore if files of new runs would be written outside the store (docs/decisions/0056)."""
         if self._database:
             listed = {known.experiment_id: known.artifact_location for known in self._client.experiments()}
             check_location(listed.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
-        """Where the files of a new experiment go; None where a server says it. Asked, MLflow would say `mlruns` of this folder."""
+        """Return the artifact folder of a new experiment; None if a server chooses it.
+
+        Without one, MLflow would use `mlruns` in the current folder.
+        """
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
@@ -162,8 +169,8 @@ class MlflowTracker(Tracker):
             check_inside_store(folder, self.uri)
         else:
             LOG.warning(
-                "experiment %s: the files of its runs go to %s, which other machines do not see; "
-                "a team's server keeps them for all (docs/team-server.md)",
+                "experiment %s: the files of its runs are stored in %s, which other machines cannot read; "
+                "a team's server stores them for all (docs/team-server.md)",
                 self._experiment,
                 folder,
             )
@@ -171,13 +178,13 @@ class MlflowTracker(Tracker):
 
     @cached_property
     def _downloads(self) -> Path:
-        """Where copies of a remote store's artifacts go; removed when the process ends."""
+        """The folder for copies of a remote store's artifacts; removed when the process ends."""
         folder = process_ownership.create_temp_dir("fa_registry-downloads-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
+        """As Tracker.create, with user and source in the tags that MLflow's own pages read."""
         self.check_place()
         started = self._writer.create_run(
             self.experiment_id,
@@ -201,16 +208,16 @@ class MlflowTracker(Tracker):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """As Tracker.log. The tags come with the last points, not before them: one of them may say `complete`."""
+        """As Tracker.log. The tags come with the last points, not before them: one of them may be `complete`."""
         now = int(time.time() * 1000)
-        # equal points of an equal time are one: what a server took whose answer was lost may be sent again
+        # equal points of an equal time are stored once: points whose response was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
         beside = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
         metrics = list(_batches(timed, BATCH - beside))
         named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         named = [[]] * (len(metrics) - len(named)) + named
         given = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
-        # a call costs the store as much as what it brings
+        # a call costs the store as much as its content
         for some, few, values in zip_longest(metrics, named, given, fillvalue=()):
             self._writer.log_batch(run_id, metrics=some, tags=few, params=values)
 
@@ -219,7 +226,7 @@ class MlflowTracker(Tracker):
             self._writer.delete_tag(run_id, name)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
-        """As Tracker.log_dataset, also where another run records the same data set for the first time in the same moment."""
+        """As Tracker.log_dataset; another run may record the same data set at the same time."""
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
         inputs = [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])]
@@ -227,17 +234,17 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
         except (
             StoreRefusal
-        ) as refusal:  # MLflow looks for the data set, then makes it: another process may have been quicker
+        ) as refusal:  # MLflow searches for the data set, then creates it: another process may have been faster
             if refusal.code != ErrorCode.Name(BAD_REQUEST):
                 raise
             self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
-        """As Tracker.upload; a database's files lie beside it."""
+        """As Tracker.upload; the files of a database's runs are stored next to it."""
         local = self._local_root(run_id) if self._database else None
-        if local is None:  # as MLflow's client does, which asks the server for the address once more
+        if local is None:  # MLflow's client would request the address from the server once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
-        else:  # what the client would do, without asking the database where once more
+        else:  # MLflow's client does the same, after it has queried the database for the folder once more
             check_writable(self.uri)
             check_inside_store(local, self.uri)
             with answering(self.uri):
@@ -277,12 +284,12 @@ class MlflowTracker(Tracker):
         if state:
             terms.append(term("attributes.status", state))
         found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
-        # a pattern finds more than was asked for: LIKE knows wildcards, and no case
+        # a pattern matches too much: LIKE knows wildcards and ignores case
         matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return SpillFile().spill_all(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
-        """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
+        """As Tracker.history; MLflow's client has no query for several metrics, so one for each key."""
         histories = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
         return [Point(key, metric.value, metric.step) for key, metrics in histories for metric in metrics]
 
@@ -294,7 +301,7 @@ class MlflowTracker(Tracker):
         return (run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items())
 
     def link(self, run_id: str, path: str) -> str:
-        """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
+        """As Tracker.link; relative, so that it is valid for any server address. MLflow opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
     def experiment_deleted_message(self) -> str:
@@ -302,13 +309,13 @@ class MlflowTracker(Tracker):
         if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
             return ""
         restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {known.experiment_id}"
-        return f"experiment {self._experiment!r} was deleted in MLflow: `{restore}` brings it back with its runs"
+        return f"experiment {self._experiment!r} was deleted in MLflow: `{restore}` restores it with its runs"
 
     def comparison(self, run_ids: Sequence[str]) -> str:
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """As Tracker.show: each view is a tag of the experiment that MLflow's pages read, the experiment's note another."""
+        """As Tracker.publish_views: views are tags of the experiment; so is the experiment's note."""
         why_not = self.why_no_views() if views else ""
         if why_not:
             LOG.warning("no view for MLflow's pages: %s", why_not)
@@ -319,12 +326,12 @@ class MlflowTracker(Tracker):
             tags = self._client.get_experiment(self.experiment_id).tags
             wanted = [(TAG + view.key, view.text, is_ours) for view in views]
             for tag, text, written_here in (*wanted, (TAG_NOTE, note_of(pages), is_our_note)):
-                stands = tags.get(tag)  # one that a person has emptied stays empty
+                stands = tags.get(tag)  # a user may have emptied it; then it stays empty
                 if stands != text and (stands is None or written_here(stands)):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except StoreRefusal as error:
             LOG.warning(
-                "no view for MLflow's pages: the store does not take tags of experiment %s: %s",
+                "no view for MLflow's pages: the store does not accept tags of experiment %s: %s",
                 self.experiment_id,
                 error,
             )
@@ -332,28 +339,30 @@ class MlflowTracker(Tracker):
         return pages[views[0].key]
 
     def why_no_views(self) -> str:
-        """Why the pages over this store get no views, those of its server or those installed; empty where they get them."""
+        """Return why the store's pages (of its server or the installed MLflow) get no views; empty if they do."""
         release = mlflow.__version__
         if self.uri.startswith("http"):
-            known_as = get_default_host_creds(self.uri)  # a server with users tells nobody else
+            known_as = get_default_host_creds(self.uri)  # a server with users requires a login for this
             try:
                 answer = http_request(known_as, "/version", "GET", max_retries=0, timeout=VERSION_SECONDS)
                 answer.raise_for_status()
                 release = answer.text[:100].strip()
             except (MlflowException, OSError) as error:
-                return f"{self.uri} does not tell its version: {error}"
-        return "" if release.startswith(RELEASE) else f"they are of MLflow {release}, known are those of {RELEASE}*"
+                return f"{self.uri} does not report its version: {error}"
+        return "" if release.startswith(RELEASE) else f"they are of MLflow {release}; supported: {RELEASE}*"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
+        """As Tracker.artifact: the store's file if it is local, else a copy until the process ends.
 
-        Raises StoreError where the store does not answer, UnreadableFile for what is no regular file of the run's own folder.
+        Raises:
+            StoreError: the store does not answer.
+            UnreadableFile: the artifact is not a regular file in the run's own folder.
         """
         local = self._local_root(run_id)
-        # On this machine: no copy, no request. MLflow would look where the database says that they are, in another store's folder.
+        # On this machine: no copy, no request. MLflow would use the recorded address, which may be another store's folder.
         if local is not None and (self._database or os.path.isdir(local)):
             return existing_file_in(local, path)
-        try:  # a missing artifact is an answer; a store that does not answer must not look like one
+        try:  # None means that the artifact does not exist; a store that does not answer must raise
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
             if path not in {entry.path for entry in siblings}:
                 return None
@@ -377,14 +386,16 @@ class MlflowTracker(Tracker):
         return resolve_artifact(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> _Place:
-        """Where a run's experiment and artifacts are, which never changes: asked for once."""
+        """Return a run's experiment and artifact address, which never change and are therefore requested once."""
         if run_id not in self._places:
             self._places[run_id] = _Place.of(self._client.get_run(run_id).info)
         return self._places[run_id]
 
     def _local_root(self, run_id: str) -> Path | None:
-        """The folder of a run's artifacts; None where they are no files. It may not exist yet, or be another machine's."""
-        if self._root[0] != run_id:  # a run is read file by file, and where it lies was looked at link by link
+        """Return the run's artifact folder, which may not exist; None if a service stores the files."""
+        if (
+            self._root[0] != run_id
+        ):  # cached, because a run is read file by file and checking the folder's links is slow
             self._root = run_id, local_folder(self._place(run_id).artifact_uri, self.uri, run_id)
         return self._root[1]
 
@@ -396,7 +407,7 @@ class MlflowTracker(Tracker):
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        """Of the experiments with this name, of all where it is empty. A list without that of new runs may be too old."""
+        """Return the ids of experiments with this name, or of all; refresh the list if it is too old."""
         for new in (False, True):
             experiments = self._client.experiments(new)
             known = {listed.experiment_id: listed.name for listed in experiments}
@@ -449,7 +460,7 @@ class MlflowTracker(Tracker):
 
 
 class _Place(NamedTuple):
-    """What is kept of a run's information, for each that was ever read."""
+    """The part of a run's information that is cached for every run that was read."""
 
     experiment_id: str
     artifact_uri: str
@@ -461,13 +472,13 @@ class _Place(NamedTuple):
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Inside, Python looks for unreachable cycles once, at the end, and among what was made here alone.
+    """Collect garbage once, at the end, and only among the objects created inside the context.
 
-    MLflow leaves some in every page, 100 KiB a run, and to look for them while it makes one takes two thirds of the time.
+    MLflow leaves reference cycles in every page, 100 KiB a run; collecting while it builds a page takes two thirds of the time.
     """
     collecting, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
-    if not frozen:  # else somebody else's, and to be left so
+    if not frozen:  # else other code froze objects, which must stay frozen
         gc.freeze()
     try:
         yield
@@ -497,6 +508,6 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _folder(name: str) -> str:
-    """A folder's name of an experiment's: one step, below the folder of all artifacts, no longer than a disk takes."""
+    """Return a folder name for an experiment: one path component, not longer than file systems allow."""
     plain = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
     return plain if plain.strip(". ") else "_"

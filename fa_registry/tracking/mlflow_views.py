@@ -1,8 +1,8 @@
-"""What MLflow's pages show first: shared views of an experiment, its runs grouped by method, with the charts that matter.
+"""Shared views of an experiment for MLflow's pages: runs grouped by method, with the main charts.
 
-MLflow keeps a shared view in a tag of the experiment and opens it by its key in the address; nobody's own columns and charts
-change. Left alone, its pages open on a list without verdicts and on every metric's own chart, alphabetically, on linear axes.
-The form of the tag is that of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py looks whether the pages still read it.
+MLflow stores a shared view in a tag of the experiment and opens it by its key in the address; no user's columns and charts change.
+By default its pages open on a list without verdicts and on every metric's own chart, alphabetically, on linear axes. The tag has
+the format of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py checks that the pages still read it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from fa_registry.tracking.schema import (
     first_fire_tag,
 )
 
-ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # quotes and backslashes are among these
-RELEASE = "3.17."  # of MLflow: other releases may read another form
-TAG = "mlflow.sharedViewState."  # before a view's key in the tag's name
-COMPRESSED = "deflate;"  # how MLflow's own pages begin a long state: zlib, base64
-MADE_BY = "fa_registry"  # a field that MLflow's pages do not read: the digest of the state as it was written here
+ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
+RELEASE = "3.17."  # of MLflow: other releases may use another format
+TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
+COMPRESSED = "deflate;"  # prefix by which MLflow's own pages mark a long state: zlib, base64
+MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
 NOTE = (
     "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
 )
@@ -45,16 +45,16 @@ HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
 BY_SITE = ("h_norm", "g_norm", "gamma")
 COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
 COLUMN_WIDTH = 105
-LOADED = 100  # runs that MLflow's pages load at a time, and draw no others
+LOADED = 100  # runs that MLflow's pages load at a time; they draw no others
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
-WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; the others have COLUMN_WIDTH
-# Pixels: on 1,280 × 800 two rows of three charts stand under MLflow's own bars.
+WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; all others have COLUMN_WIDTH
+# Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's own bars.
 HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
 
 
 @dataclass(frozen=True)
 class View:
-    """One shared view. key: its name in the address. state: as MLflow's pages keep it."""
+    """One shared view. key: its name in the address. state: in the format of MLflow's pages."""
 
     key: str
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class View:
 
     @property
     def address(self) -> str:
-        """Of the view among the pages of its experiment."""
+        """The view's address, relative to the pages of its experiment."""
         return f"/runs?viewStateShareKey={quote(self.key)}" + ("&compareRunsMode=CHART" if self.charts else "")
 
     @property
@@ -73,15 +73,15 @@ class View:
 
 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
-    """Of MLflow's own page of these runs, column by column in this order: parameters, metrics, artifacts of the root."""
+    """Return the address of MLflow's page that compares these runs, one column each, in this order."""
     runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
     return f"#/compare-runs?runs={runs}&experiments={experiments}"
 
 
 def term(field: str, value: str) -> str:
-    """A term of MLflow's query language, true at least where the field has this value.
+    """Return a term of MLflow's query language that is true at least where the field has this value.
 
-    The language cannot write a quote or a backslash inside of a text: a pattern then takes any sign in their place.
+    The language cannot express a quote or a backslash inside a text: a pattern then matches any character in their place.
     """
     return f"{field} LIKE '{pattern(value)}'" if ODD.search(value) else f"{field} = '{value}'"
 
@@ -91,18 +91,18 @@ def pattern(value: str) -> str:
 
 
 def note_of(links: Mapping[str, str]) -> str:
-    """The experiment's own note, which MLflow's pages show above its runs. links: title → address."""
+    """Return the experiment's note, which MLflow's pages show above its runs. links: title → address."""
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
 
 
 def is_our_note(text: str) -> bool:
-    """Whether an experiment's note is as it was written here: with a word of a person's it is that person's."""
+    """Return whether an experiment's note is unchanged since fa_registry wrote it; else it is the user's."""
     before, after = map(re.escape, NOTE.split("{links}"))
     return re.fullmatch(rf"{before}{LINK}( · {LINK})*{after}", text) is not None
 
 
 def is_ours(text: str) -> bool:
-    """Whether a view's tag is as it was written here, and not what a person made of it."""
+    """Return whether a view's tag is unchanged since fa_registry wrote it."""
     try:
         plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
         state = json.loads(plain)
@@ -112,11 +112,11 @@ def is_ours(text: str) -> bool:
 
 
 def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ()) -> tuple[View, ...]:
-    """The views of a study's runs, or of all runs of an experiment where `study` is empty: charts, then table.
+    """Return the views of a study's runs, or of all runs if `study` is empty: charts, then table.
 
-    A study with several settings has two for each before, that of the first run's setting first: a group by setting and method has
-    no room for its name. What is drawn is what these runs have, be it not all of them.
-    about: ids of the runs that somebody just trained or audited, whose settings come before the others.
+    If the study has several settings, two views of each come first, that of the first run's setting first, because a label with
+    setting and method does not fit. The charts are those of the metrics that any of these runs has.
+    about: ids of the runs that were just trained or audited, whose settings come first.
     """
     by_setting: dict[str, _Contents] = {}
     for run in sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started)):
@@ -130,7 +130,7 @@ def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ())
 
 @dataclass
 class _Contents:
-    """What some runs hold, any of them. Taken in one way through them: of many, each is read from a file."""
+    """Metrics and tags that any of some runs has; collected in one pass, since runs are on disk."""
 
     count: int = 0
     metrics: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ class _Contents:
 
     @classmethod
     def all(cls, parts: Iterable[_Contents]) -> _Contents:
-        """What they have together."""
+        """Return the union of `parts`."""
         whole = cls()
         for part in parts:
             whole.count += part.count
@@ -158,7 +158,7 @@ class _Contents:
 
 
 def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
-    """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
+    """Return charts and table. apart: group by setting too, not only by method."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
@@ -168,7 +168,7 @@ def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = 
 
 
 def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
-    """Mean and band over the seeds of each group; a quantity that spans decades on a log axis."""
+    """Return mean and band over the seeds of each group; a metric that spans decades gets a log axis."""
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
@@ -176,7 +176,7 @@ def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
     placed = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{place[tag]}" for tag in grouped_by) for place in placed}
     return {
-        # As the study lists its methods. Of many, those of the first seeds: groups are made of the runs that are loaded.
+        # In the study's order of methods. Of many runs, those of the first seeds: groups are made of the loaded runs only.
         "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
         "orderByAsc": True,
         "groupBy": {
@@ -185,20 +185,20 @@ def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
         },
         "groupsExpanded": dict.fromkeys(sorted(groups), False),
         "useGroupedValuesInCharts": True,
-        "runsHiddenMode": "SHOW_ALL",  # MLflow draws ten runs otherwise
+        "runsHiddenMode": "SHOW_ALL",  # by default MLflow draws ten runs
         "compareRunCharts": [*headline, *by_site],
         "compareRunSections": [
             _section("headline", "Headline", HEADLINE_HEIGHT),
             _section("sites", "By site", SITE_HEIGHT),
         ],
-        "isAccordionReordered": True,  # or MLflow sorts its own sections in between
+        "isAccordionReordered": True,  # otherwise MLflow inserts its own sections
         "viewMaximized": True,
         "hideEmptyCharts": True,
     }
 
 
 def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
-    """A line chart of these metric keys; without all of its fields MLflow's pages fail to draw it."""
+    """Return a line chart of these metric keys; MLflow's pages need all of its fields to draw it."""
     return {
         "uuid": f"{section}-{quantity}",
         "type": "LINE",
@@ -218,7 +218,7 @@ def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
         "ignoreOutliers": False,
         "runsCountToCompare": 100,
         "deleted": False,
-        "isGenerated": False,  # MLflow throws its own charts away where it thinks that nobody asked for them
+        "isGenerated": False,  # MLflow discards charts that it regards as generated
     }
 
 
@@ -235,7 +235,7 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    """Every run a row, verdict first."""
+    """Return the table with one run per row, verdict first."""
     wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
     columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
     named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]

@@ -1,5 +1,7 @@
-"""Registered models: versions, their tags and aliases, and the files behind them. Files alone, never one of MLflow's flavours:
-a flavour would invite `mlflow.pyfunc.load_model`, which unpickles."""
+"""Registered models: versions with tags, aliases and files.
+
+The files have none of MLflow's flavours: a flavour would invite `mlflow.pyfunc.load_model`, which unpickles.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from fa_registry.training.model_folder import ModelCard
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
 FORM = "models:/NAME@alias or models:/NAME/3"
-TAG_CARD = "fa.card"  # SHA-256 of card.json, and of the weights and the feedback below
+TAG_CARD = "fa.card"  # SHA-256 of card.json; the next two: of the weights and of the feedback
 TAG_WEIGHTS = "fa.weights"
 TAG_FEEDBACK = "fa.feedback"
 TAG_RUN = "fa.run"
@@ -40,19 +42,19 @@ TAG_CONTROL = "fa.control"
 TAG_INTEGRITY = "fa.integrity"
 TAG_DESPITE = "fa.despite"
 TAG_AUTHOR = "fa.author"
-TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal ones are one version
-MAX_DESCRIPTION = 4000  # characters; the database holds 5000
+TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal promotions are one version
+MAX_DESCRIPTION = 4000  # characters; the database's limit is 5000
 CUT = "\n\n… cut here; the whole text is card.md among the files."
 PAGE = 1000
 FOLDER_DIGITS = 16  # hexadecimal, of a digest in a folder's name
 
 
-FOLDER = "promoted"  # of the run's artifacts; the files of every version are in a folder of their own below it
+FOLDER = "promoted"  # of the run's artifacts; each version's files are in a separate folder below it
 FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDBACK, model_folder.SPEC: schema.SPEC}
 
 
 def promotion_key(card: ModelCard) -> str:
-    """Return a digest that is equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
+    """Return a digest of run, verdicts and reason: promoting the same again makes no second version."""
     weights = [card.digests.get(name, "") for name in FILES]
     edition = card.opinions[0].edition
     return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], verdict_tags(card), card.despite])
@@ -66,21 +68,22 @@ def verdict_tags(card: ModelCard) -> dict[str, str]:
 def folder_name(key: str, card_digest: str) -> str:
     """Return the name of a version's folder, from its promotion key and the SHA-256 of its card.json.
 
-    MLflow keeps the folder's address as the version's source, which no call of its API changes.
+    MLflow stores the folder's address as the version's source, which its API cannot change.
     """
     return jsonio.digest_of([key, card_digest])[:FOLDER_DIGITS]
 
 
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
-    """Raise IntegrityError unless card and weights are those that were promoted, whatever the version's tags say.
+    """Raise IntegrityError unless card and weights are those that were promoted.
 
-    The card has to be the one that the version's source names, and the weights those that the run itself recorded.
+    The version's tags are not trusted: the card must be the one that the version's source names, and the weights those that the
+    run itself recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # releases that wrote no digest of the card into it named the folder by the key alone
     if folder not in (folder_name(key, version.tags[TAG_CARD]), key[:FOLDER_DIGITS]):
         raise IntegrityError(
-            f"{version.reference}: its source names the card {folder}, found another card whose tag {TAG_CARD} was made anew"
+            f"{version.reference}: its source names the card {folder}, found another card whose tag {TAG_CARD} was replaced"
         )
     if card.run_id != version.run_id:
         raise IntegrityError(f"{version.reference}: it is of run {version.run_id}, its card of run {card.run_id}")
@@ -95,7 +98,7 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """One version of a registered model. source: where its files lie. aliases: of the model that point here."""
+    """One version of a registered model. source: folder of its files. aliases: those that point to it."""
 
     name: str
     version: str
@@ -110,9 +113,9 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """The registered models of the store `uri` (see store.resolve_uri). Whatever the store refuses is a StoreError.
+    """The registered models of the store `uri` (see store.resolve_uri), which must exist.
 
-    The store is there already: whoever registers a model has read the run that it is of.
+    Every method raises StoreError for an error of the store.
     """
 
     def __init__(self, uri: str = ""):
@@ -120,14 +123,14 @@ class ModelRegistry:
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
+        """Return all versions of `name`, newest first; empty if there is no such model. name: without a quote."""
         versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def versions_of(self, run_id: str) -> list[RegisteredVersion]:
-        """All versions that were made of a run, without their aliases."""
+        """Return all versions that were made of a run, without their aliases."""
         return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
 
     def _matching(self, query: str) -> list[ModelVersion]:
@@ -143,7 +146,7 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """A new version of `name`, made where it is missing, of the artifacts below `path` of the run."""
+        """Register a new version of `name`, created if missing, from the run's artifacts below `path`."""
         try:
             self._client.create_registered_model(name)
         except StoreRefusal as refusal:
@@ -156,11 +159,11 @@ class ModelRegistry:
         return _registered(made, ())
 
     def set_alias(self, version: RegisteredVersion, alias: str) -> None:
-        """Let `alias` point to this version, and no longer to another."""
+        """Move `alias` to this version."""
         self._client.set_registered_model_alias(version.name, alias, version.version)
 
     def find(self, reference: str) -> RegisteredVersion:
-        """The version of `models:/NAME@alias` or `models:/NAME/3`; UnknownName where there is none."""
+        """Return the version of `models:/NAME@alias` or `models:/NAME/3`; raise UnknownName without one."""
         match = REFERENCE.fullmatch(reference)
         if match is None:
             raise UsageError(f"model {reference!r}: expected {FORM}")
@@ -179,17 +182,17 @@ class ModelRegistry:
         return by_number[number]
 
     def names(self) -> list[str]:
-        """The names of the registered models, as far as one page holds them."""
+        """Return the names of the registered models, at most one page of them."""
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """The folder of a version's files: where they are on this machine, else a copy that is removed when the process ends."""
+        """Return the folder of a version's files: the local one, or a copy until the process ends."""
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)
             if local is not None and os.path.isdir(local):
                 return local
-            if local is not None and sqlite_path(self.uri):  # where else the database says they are is not looked
+            if local is not None and sqlite_path(self.uri):  # the recorded address is not tried
                 raise StoreError(f"{version.reference}: its files are not in {resolve_artifact(local, source)}")
             folder = process_ownership.create_temp_dir("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)

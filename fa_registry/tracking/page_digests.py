@@ -1,7 +1,7 @@
-"""The pages that an audit wrote into the store, sealed: what is handed out again is what was written.
+"""Digests of the pages that an audit wrote into the store, so that an export is what was written.
 
-An audit's own run holds the SHA-256 of its pages in one more file, and that file's in a tag. A run that was audited has two pages
-of its newest audit, and their SHA-256 in a tag: every audit replaces them. Older releases sealed none.
+An audit's own run has a file with the SHA-256 of its pages, and that file's SHA-256 in a tag. An audited run has two pages of its
+newest audit, and their SHA-256 in a tag: every audit replaces them. Older releases recorded no digests.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files
 from fa_registry.tracking.writer import folder_digests
 
-SEAL = "digests.json"  # beside an audit's pages
+SEAL = "digests.json"  # next to an audit's pages
 
 
 def seal_folder(folder: Path) -> dict[str, str]:
-    """Write the digests of all that lies in `folder` beside it; returns the tag of the audit's run."""
+    """Write the digests of all files in `folder` to a file in it; return the tag of the audit's run."""
     (folder / SEAL).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
     return {schema.TAG_PAGES: jsonio.file_digest(folder / SEAL)}
 
 
 def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
-    """The tag of a run to which these pages were attached."""
+    """Return the tag of a run to which these pages were attached."""
     return {schema.TAG_PAGES: jsonio.canonical(digests)}
 
 
 def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] = ()) -> dict[str, int]:
-    """name → bytes of an audit's pages, or of those named; nothing of an older release's audit.
+    """Return name → size in bytes of an audit's pages, or of `names`; empty for an older release's audit.
 
-    Raises IntegrityError that names every page that is missing or was changed.
+    Raises:
+        IntegrityError: names every page that is missing or was changed.
     """
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:
@@ -45,7 +46,7 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
-    """name → bytes of the pages that audits attached to a run; IntegrityError as `check_audit_pages`."""
+    """Return name → size in bytes of a run's attached pages; raise as `check_audit_pages`."""
     tag = run.tags.get(schema.TAG_PAGES)
     if not tag:
         return {}

@@ -1,4 +1,4 @@
-"""From a stored run back to a RunRecord, checking every file against the digest recorded when it was written."""
+"""Conversion of a stored run to a RunRecord, with a check of every file against its recorded digest."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
 from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
 
-NOT_HELD = ("digests", schema.EPOCH_CHAIN)  # of provenance.json: a field of its own, and one as long as the training
+NOT_HELD = ("digests", schema.EPOCH_CHAIN)  # of provenance.json: a separate field, and one that grows with the epochs
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
-    """The record of a run that ended, as it was logged; IntegrityError when a file is gone or was changed.
+    """Return the record of a run that ended, from its recorded files.
 
-    How it ended, its setting and all else are the sealed files' word. Its integrity holds what they were held against, and is
-    not judged here: see protocol.integrity.with_checks.
+    Status, setting and all else come from the recorded files. The record's integrity contains their checks, which are judged later:
+    see protocol.integrity.with_checks.
+
+    Raises:
+        IntegrityError: a file is missing or was changed.
     """
     files = {name: tracker.artifact(run.run_id, name) for name in NEEDED}
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(NEEDED):
         raise IntegrityError(
-            f"run {run.run_id}: none of its files is where they are looked for, {tracker.describe_location(run.run_id)}"
+            f"run {run.run_id}: none of its files exists where they are expected, {tracker.describe_location(run.run_id)}"
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
@@ -67,7 +70,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
 
 
 def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None:
-    """Raise IntegrityError where a number of the run asks for more than any run may: memory, time, or threads."""
+    """Raise IntegrityError if a number of the run exceeds a limit of memory, time, or threads."""
     tables = (
         (schema.SPEC, manifest_checks.SPEC, vars(spec)),
         (f"{schema.SPEC}, recipe", manifest_checks.RECIPE, vars(spec.recipe)),
@@ -81,7 +84,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """The same value: of equal tables and lists, which many runs have (versions, code, eval indices), one is in memory."""
+    """Return an equal value, shared in memory: many runs have equal tables (versions, code, eval indices)."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -91,12 +94,12 @@ def _parsed(text: str) -> Any:
 
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
-    """Every point of the run's metric tables held against its sealed series; for a run that read_record can read."""
+    """Compare the run's metric tables with its recorded series; read_record must accept the run."""
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
 def read_sealed(files: Mapping[str, Path]) -> SealedRun:
-    """What the files of NEEDED hold. Their digests are not looked at."""
+    """Return the contents of the files of NEEDED, without checking their digests."""
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
     return SealedRun(
@@ -105,7 +108,7 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
-    """Raise IntegrityError unless the run's tag is over these digests and its provenance.json; returns the bytes of that."""
+    """Raise IntegrityError unless the run's tag matches digests and provenance.json; return its size."""
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     if path is None:
         raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is missing")
@@ -119,9 +122,16 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
 def check_files(
     tracker: Tracker, run_id: str, digests: Mapping[str, str], may_be_lost: Sequence[str] = ()
 ) -> dict[str, int]:
-    """name → bytes of each of these files of a run that is there; IntegrityError that names every one that is not as recorded.
+    """Compare files of a run with their recorded digests; return name → size in bytes of those that exist.
 
-    may_be_lost: names of those that may be missing.
+    Args:
+        tracker: the store.
+        run_id: of the run.
+        digests: name → recorded SHA-256.
+        may_be_lost: names of the files that may be missing.
+
+    Raises:
+        IntegrityError: names every file that is missing or was changed.
     """
     sizes, wrong = {}, []
     for name, recorded in digests.items():
@@ -140,17 +150,17 @@ def check_files(
 
 
 def read_spec(path: Path) -> RunSpec:
-    """The specification of a spec.json; IntegrityError where it holds none."""
+    """Return the specification of a spec.json; raise IntegrityError if it is invalid."""
     return _read(path, RunSpec)[1]
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """What provenance.json says, its seal not looked at; UnreadableFile where it is not what a run wrote."""
+    """Return provenance.json, without checking its digest; raise UnreadableFile if a run did not write it."""
     return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
 
 
 def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
-    """What a file holds that has no record of its own; its fields that are read again are of their types."""
+    """Return a JSON file without a record class; check the types of the fields that are read."""
     held = jsonio.read_json(path)
     try:
         manifest_checks.check(name, fields, held)
@@ -162,7 +172,7 @@ def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], ne
 
 
 def _read(path: Path, kind: type) -> tuple[Any, Any]:
-    """What a JSON file of a run holds, and the record of it; IntegrityError where it holds none: nobody asked for anything."""
+    """Return a JSON file's contents and its record; raise IntegrityError instead of a usage error."""
     held = jsonio.read_json(path)
     try:
         return held, jsonio.decode(kind, held, path.name)
@@ -170,16 +180,16 @@ def _read(path: Path, kind: type) -> tuple[Any, Any]:
         raise IntegrityError(str(error)) from error
 
 
-FEW = 12  # values that are looked up one by one: reading all runs of a large store takes longer than so many searches
+FEW = 12  # values searched for one by one: reading all runs of a large store takes longer than this many searches
 
 
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
-    """identity → its runs of any state, newest first; an empty list where there are none."""
+    """Return identity → its runs of any state, newest first; empty if there are none."""
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
 
 def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FEW) -> dict[str, list[StoredRun]]:
-    """value → the training runs that carry it in `tag`, newest first; an empty list where there are none. few: as FEW."""
+    """Return value → training runs with it in `tag`, newest first, maybe none. few: see FEW."""
     runs: dict[str, list[StoredRun]] = {value: [] for value in values}
     if len(runs) <= few:
         return {value: tracker.search({tag: value}) for value in runs}

@@ -1,7 +1,7 @@
-"""The state that a run goes on from, with the run itself in the store: where its machine is gone, another goes on from there.
+"""Resume state of a run, uploaded so that another machine can continue the run.
 
-An sqlite store needs none: whoever may write to it finds the resume file beside it. Two places are used in turns and the tag names
-the one that was written last: who is killed while it writes leaves the state before whole.
+An sqlite store needs no upload: every process that may write to it finds the resume file next to it. Uploads alternate between
+two paths, and the tag names the newest one, so that a process killed during an upload leaves the previous state intact.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN = 60.0  # what the loss of a machine costs at most, beside the epoch that it was in
-SHARE = 100  # ... and so many times what the last one took: no more than a hundredth of the training
-PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # as the tag has it: epoch, which of the two places, name
+SECONDS_BETWEEN = 60.0  # training time lost at most with a machine, in addition to the current epoch
+SHARE = 100  # wait this many times the last upload's duration: uploads take at most a hundredth of the training time
+PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # the tag's value: epoch, which of the two paths, file name
 
 
 class KeptState:
-    """The state of one run in its store. attempts: earlier runs of its specification, one of which may have left one."""
+    """Resume state of one run in its store. attempts: earlier runs of the same specification."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class KeptState:
         self._next, self._count = clock() + SECONDS_BETWEEN, 0
 
     def fetch(self, path: Path, beyond: int) -> None:
-        """Put the furthest state that was left by the name of `path` there, if it is beyond this epoch."""
+        """Download earlier attempts' furthest state for `path`, if its epoch is above `beyond`."""
         places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
         if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
@@ -54,19 +54,17 @@ class KeptState:
             held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
             held = check_file(held, TENSORS) if held else None
         except UnreadableFile as error:
-            LOG.warning("the state that run %s left is not gone on from: %s", run.run_id, error)
+            LOG.warning("cannot resume from the state that run %s left: %s", run.run_id, error)
             return
         if held is None:
-            LOG.warning(
-                "the state of epoch %d that run %s left in %s is not there", epoch, run.run_id, self._tracker.uri
-            )
+            LOG.warning("the state of epoch %d that run %s left in %s is missing", epoch, run.run_id, self._tracker.uri)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(held, path)
-        LOG.info("going on from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
+        LOG.info("resuming from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
-        """Keep the resume file `path`, which is of this epoch, if it is time. Training does not depend on it."""
+        """Upload the resume file `path` of this epoch if it is due; log errors, training continues."""
         began = self._clock()
         if not self._needed or (began < self._next and not now):
             return
@@ -75,8 +73,8 @@ class KeptState:
         except (RegistryError, OSError) as error:
             if (
                 not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
-            ):  # that a server is away was said; it gets a later one
-                LOG.warning("the state to go on from stays on this machine alone: %s", error)
+            ):  # an unreachable server was logged already; it gets a later state
+                LOG.warning("the resume state is on this machine only: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))
 
     def _upload(self, path: Path, epoch: int) -> None:
@@ -90,9 +88,9 @@ class KeptState:
         self._count += 1
 
     def remove(self) -> None:
-        """Take it out of the store, where the run that needed it has ended, and what earlier attempts left."""
+        """Remove this run's state and those of earlier attempts from the store, after the run has ended."""
         for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
-            with suppress(RegistryError):  # who may not, leaves some megabytes behind
+            with suppress(RegistryError):  # without the permission, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)
                 self._tracker.remove_tags(run_id, [schema.TAG_STATE])
 

@@ -1,4 +1,4 @@
-"""Names in the store: tags, metric keys, artifact paths. One table, read by writers and readers alike."""
+"""Names in the store: tags, metric keys, artifact paths. Writers and readers share this table."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ TAG_STUDY = "fa.study"
 TAG_STUDY_RUN = "fa.study_run"  # the study's own run that this one was trained for
 TAG_SETTING = "fa.setting"
 TAG_METHOD = "fa.method"  # its label without options
-TAG_TWIN = "fa.twin"  # on a study's own run: what makes it another than its study.toml, {"data": …, "scale": …}
+TAG_TWIN = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
 TAG_STATUS = (
     "fa.status"  # running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
 )
 TAG_KIND = "fa.kind"  # run | study | audit | launch
-LAUNCH = "launch"  # the kind of a run that `mlflow run` began and that became none of ours
+LAUNCH = "launch"  # kind of a run that `mlflow run` began and that fa_registry did not use
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
-TAG_PAGES = "fa.pages"  # what seals the pages that an audit wrote: see tracking.page_digests
+TAG_PAGES = "fa.pages"  # digests of the pages that an audit wrote: see tracking.page_digests
 TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
 )
 TAG_NOT_FINITE = "fa.not_finite"
-TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see process_ownership.process_tag
-TAG_CLAIM = "fa.claim"  # choosing | asks | held: who of several attempts trains the specification, see tracking.lease
-TAG_SIGN = "fa.sign_of_life"  # changes as long as the process is at work
-TAG_EPOCH = "fa.epoch"  # `17 of 100`: how far it is, for who watches; nothing that an audit asks
-TAG_RESUMED = "fa.resumed_from"  # the epoch after which it went on: those before took none of its time
-TAG_STATE = "fa.state"  # the newest state to go on from that its process kept in the store: see tracking.resume_upload
-TAG_STOP = "fa.stop"  # `yes` on any run of a study: nothing more of it is trained, set by a person on MLflow's page
+TAG_PROCESS = "fa.process"  # the process that writes the run, to detect dead ones: see process_ownership.process_tag
+TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
+TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
+TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
+TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: earlier epochs took none of its time
+TAG_STATE = "fa.state"  # the newest resume state that its process uploaded to the store: see tracking.resume_upload
+TAG_STOP = "fa.stop"  # `yes` on any run of a study stops its training; set by a user on MLflow's page
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
 TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
-TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: by which edition, as people read it
-TAG_SITES = "fa.sites_shown"  # on a deep network's run: which sites have charts, see shown_sites
+TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
+TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_AUDIT_NUMBER = (
-    "fa.audit_number"  # on an audit's own run: 1 + the largest of its study's audits, whatever a clock says
+    "fa.audit_number"  # on an audit's own run: 1 + the largest of its study's audits, independent of clocks
 )
-TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.first_fire.* tell of
+TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition of the rules in the tags fa.first_fire.*
 TAG_LOOKS = (
     "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
 )
-TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and by which edition
+TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and their edition
 TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
-TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that the run came in
+TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that contained the run
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 TAG_WEIGHTS = (
-    "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
+    "fa.weights"  # digest of the final weights' content, so that a search finds equal weights under another name
 )
 TAG_NOTE = "mlflow.note.content"
-TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table folds such runs away, see docs/decisions/0039
+TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table hides such runs, see docs/decisions/0039
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"
 PROVENANCE = "provenance.json"
 SERIES = "series.parquet"
 FAILURE = "failure.txt"
-STATE = "resume"  # folder; gone when the run has ended
+STATE = "resume"  # folder; removed when the run has ended
 INITIAL = "checkpoints/init.safetensors"
 FINAL = "checkpoints/final.safetensors"
 STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpoint
@@ -74,18 +74,18 @@ FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; a later audit replaces it
 SHORT_FORM = (
-    "short_form.md"  # the run's note: MLflow's page of two runs shows files of the root alone, and Markdown in full
+    "short_form.md"  # the run's note: MLflow's page of two runs shows only files of the root, and Markdown in full
 )
 ADDED_BY_AUDITS = (FORM, SHORT_FORM)
 
-PARAM = "cfg/"  # before the name of every parameter that is of the specification
+PARAM = "cfg/"  # prefix of every parameter of the specification
 FINISHED_STATUSES = ("complete", "diverged")
-STOPPED_EARLY = "stopped_early"  # all its files are there, but it is not the run its specification describes
-INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command goes on from there
-ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # nobody writes to such a run any more
+STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer epochs than its specification
+INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
+ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
-MAX_METRICS = 100  # keys a run: MLflow draws a chart of each, and its pages slow down beyond
-MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: no run knows its control
+MAX_METRICS = 100  # keys per run: MLflow draws a chart of each, and more keys slow its pages down
+MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: a run does not know its control
 SCALAR_METRICS = {
     "accuracy": "accuracy/test",
     "loss_train": "loss/train",
@@ -99,12 +99,12 @@ SCALAR_METRICS = {
     "gamma_deep_mean": "gamma_deep_mean",
     "costate_cosine_mean": "costate_cosine/mean",
 }
-CHARTS = "charts"  # in provenance.json: the names of those quantities of other packages that have charts too
+CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
-MOST_CHARTS = 20  # of them; more would leave no site of our own a chart
+MOST_CHARTS = 20  # of third-party metrics; more would leave no site of the built-in metrics a chart
 SEED = re.compile("-?[0-9]{1,19}")
-CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that is a metric's key as it stands
+CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
 
 
 def first_fire_tag(rule: str) -> str:
@@ -112,22 +112,22 @@ def first_fire_tag(rule: str) -> str:
 
 
 def verdict_tag(edition: EditionReference) -> str:
-    """The tag of an edition's verdict, as `fa.verdict.2026-11.23d1b7cd`: its name and the start of its file's digest.
+    """Return the tag of an edition's verdict: name and start of digest, as `fa.verdict.2026-11.23d1b7cd`.
 
-    MLflow takes letters, digits, `_-.: ` in it; a user's edition may be called anything. With other thresholds than the
-    edition's it ends on `.modified`: such a verdict must not take the place of the edition's own.
+    MLflow allows letters, digits, `_-.: ` in a tag; a user's edition may have any name. If the thresholds differ from the
+    edition's, the tag ends on `.modified`, so that the verdict does not replace that of the edition itself.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
     return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"
 
 
 def step_checkpoint(step: int) -> str:
-    """Where the first steps led: network and feedback state in one file, `network.…` and `feedback.…`."""
+    """Return the file of the state after the first steps: tensors `network.…` and `feedback.…`."""
     return f"checkpoints/step_{step:04d}.safetensors"
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """The step of the step checkpoint among these artifacts; None where there is none."""
+    """Return the step of the step checkpoint among these artifacts; None if there is none."""
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
 
@@ -142,21 +142,21 @@ def kept_state(epoch: int) -> str:
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the file of network and feedback state one epoch after a kept state: where an audit's replay must arrive."""
+    """Return the file of the state one epoch after a kept state, which an audit's replay must reproduce."""
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
 def charts(quantities: Iterable[Metric]) -> tuple[str, ...]:
-    """The names of those that are not ours and have charts all the same; no family has, whose members are many."""
+    """Return the names of the third-party metrics that get charts; families, with many metrics, get none."""
     third_party = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
     return tuple(one.name for one in third_party if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
 
 
 def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
-    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them.
+    """Yield (metric key, reading) of one epoch; a deep network's sites are thinned out, see `shown_sites`.
 
     Test accuracy comes first: MLflow's page of two runs opens on a plot of the metric that was logged first.
-    further: names that `charts` gave.
+    further: names that `charts` returned.
     """
     for name, key in scalar_metrics(further).items():
         if name in measurements.scalars:
@@ -168,44 +168,46 @@ def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator
 
 
 def shown(value: float) -> float:
-    """A number as the store's pages get it, which print every digit: four significant ones. The series has it exactly."""
+    """Round to four significant digits for the store's pages, which print all digits; the series is exact."""
     return float(f"{value:.4g}")
 
 
 def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
-    """Scalar → the key of its metric; what is not ours goes by its own name."""
+    """Return scalar → metric key; a third-party scalar is its own key."""
     return {**SCALAR_METRICS, **{name: name for name in further}}
 
 
 def site_metric(name: str, site: int, count: int) -> str:
-    """The key of a site quantity at one of its `count` sites."""
+    """Return the key of a site metric at one of `count` sites, zero-padded: charts sort keys as text."""
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int, further: Sequence[str] = ()) -> tuple[int, ...]:
-    """Which of `count` sites have charts: all, or as many as there is room for. The series has all."""
+    """Return which of `count` sites have charts: all, or evenly spread ones. The series has all sites."""
     return spread(count - 1, most_sites(further))
 
 
 def most_sites(further: Sequence[str] = ()) -> int:
-    """Of each site quantity: so many that the scalars and the audit's margin have room too."""
-    room = MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)  # whether one of those is by site, nobody knows before
+    """Return the number of sites per site metric that fit with the scalars and the audit's margin."""
+    room = (
+        MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)
+    )  # counted twice: which of `further` are by site is unknown
     return room // (len(SITE_METRICS) + len(further))
 
 
 def shown_epochs(epochs: int, most: int = MOST_POINTS) -> Collection[int]:
-    """Of which of 0..`epochs` a metric has a point in the store's tables; most 0: of all. The series has every epoch."""
+    """Return the epochs of 0..`epochs` with a point in the store's tables; most=0: all epochs."""
     return frozenset(spread(epochs, most)) if most else range(epochs + 1)
 
 
 def spread(last: int, most: int) -> tuple[int, ...]:
-    """At most `most` of the numbers 0..last, evenly spread, first and last included."""
+    """Return at most `most` of the numbers 0..last, evenly spread, first and last included."""
     count = min(last + 1, most)
     return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
 def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[str, str]:
-    """TAG_SITES where sites are left out of the charts; nothing where all are there."""
+    """Return TAG_SITES if the charts leave out sites; otherwise an empty dict."""
     count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
     if count <= most_sites(further):
         return {}
@@ -213,7 +215,7 @@ def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[s
 
 
 def params(spec: RunSpec) -> dict[str, str]:
-    """The resolved spec under cfg/…; MLflow logs an entry point's raw parameters itself, under their own names."""
+    """Return the resolved specification under cfg/…; MLflow logs an entry point's raw parameters itself."""
     flat = {
         "method": spec.method,
         "architecture": spec.architecture,
@@ -233,14 +235,14 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 
 def seed_of(params: Mapping[str, str]) -> int | None:
-    """Return the seed among a run's parameters; None where it is none that a run can have."""
+    """Return the seed among a run's parameters; None if it is not a valid seed."""
     written = params.get(f"{PARAM}seed", "")
     seed = int(written) if SEED.fullmatch(written) else None
     return seed if seed is not None and seed.bit_length() < 64 else None
 
 
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
-    """The tags a run carries from its first moment."""
+    """Return the tags that a run has from its start."""
     return {
         TAG_SCHEMA: str(SCHEMA),
         TAG_KIND: "run",

@@ -1,4 +1,4 @@
-"""series.parquet: every per-epoch number of a run, site by site, lossless."""
+"""series.parquet: every per-epoch value of a run, by site, lossless."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fa_registry.safe_files import RECORD, UnreadableFile, read_file
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
 
-MOST_EPOCHS = 25  # of what a report shows of every site by epoch: all would make audit.json of a long run mostly these
+MOST_EPOCHS = 25  # that a report shows of every site: all epochs of a long run would dominate audit.json
 ABSENT = Reading(None, "not measured in this epoch")
 MOST_ROWS = 5_000_000  # a run of 10,000 epochs at 30 sites
-LAST_EPOCH = 100_000  # as training.specs has it: what is made of a series has an entry for every epoch up to the last
-SCALAR_SITE = -1  # the site column of a quantity that has none
+LAST_EPOCH = 100_000  # as in training.specs: what is built from a series has an entry for every epoch up to the last
+SCALAR_SITE = -1  # the site column of a scalar metric
 SCHEMA = pa.schema(
     [
         ("epoch", pa.int32()),
@@ -32,16 +32,16 @@ SCHEMA = pa.schema(
     ]
 )
 TEXTS = ("quantity", "reason")
-# As it is read: each text is held once, however often it stands there. A few kB can say a text of 60 MB in a million rows.
+# Read schema: each text is stored once, though it occurs often. A few kB can encode a text of 60 MB in a million rows.
 HELD = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in TEXTS else field for field in SCHEMA]
 )
-MOST_BYTES = 4 * RECORD  # unpacked: MOST_ROWS rows of numbers, and as much again of texts
+MOST_BYTES = 4 * RECORD  # uncompressed: MOST_ROWS rows of numbers, and as much again of texts
 SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
-    """rows: (epoch, measurements). An absent number is a null with its reason beside it. Equal rows give equal bytes."""
+    """Write (epoch, measurements) rows: equal rows give equal bytes, missing values a null and a reason."""
     flat: list[SeriesRow] = []
     for epoch, measurements in rows:
         flat += [
@@ -59,30 +59,30 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
 
 
 def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
-    """What `trajectory` and `by_site` make of the file, which is read once."""
+    """Return `trajectory` and `by_site` of the file, which is read once."""
     rows = read_rows(path)
     return trajectory(rows), by_site(rows)
 
 
 def read_rows(path: Path) -> list[SeriesRow]:
-    """The file as it is, row by row. Raises UnreadableFile where `write_series` has not written it, whoever has."""
-    data = read_file(path)  # a damaged file that is mapped into memory may end this process
+    """Return the rows of the file. Raises UnreadableFile unless `write_series` wrote it."""
+    data = read_file(path)  # not memory-mapped: a damaged mapped file may end this process
     try:
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:
             metadata = file.metadata
             unpacked = sum(metadata.row_group(place).total_byte_size for place in range(metadata.num_row_groups))
             if not file.schema_arrow.equals(HELD) or metadata.num_rows > MOST_ROWS or unpacked > MOST_BYTES:
                 raise ValueError(f"{metadata.num_rows:,} rows of {file.schema_arrow.names}, {unpacked:,} bytes")
-            table = file.read(use_threads=False)  # it is small: threads cost more than they read
+            table = file.read(use_threads=False)  # the file is small: threads cost more than they save
         table.validate(full=True)
         columns = (_texts(table[name]) if name in TEXTS else table[name].to_pylist() for name in SCHEMA.names)
         rows = list(zip(*columns, strict=True))
-    # UnicodeDecodeError is a ValueError, a damaged name of a text column a KeyError
+    # a bad encoding raises UnicodeDecodeError, a ValueError; a damaged name of a text column raises KeyError
     except (pa.ArrowException, ValueError, KeyError, OSError, MemoryError) as error:
-        raise UnreadableFile(path, f"is no series that a run wrote: {str(error).splitlines()[0]}") from error
+        raise UnreadableFile(path, f"is not a series that a run wrote: {str(error).splitlines()[0]}") from error
     wrong = next((row for row in rows if not _is_row(row)), None)
     if wrong:
-        raise UnreadableFile(path, f"is no series that a run wrote: it has the row {shortened(wrong)}")
+        raise UnreadableFile(path, f"is not a series that a run wrote: it has the row {shortened(wrong)}")
     return rows
 
 
@@ -93,7 +93,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
 
 
 def _is_row(row: Sequence[Any]) -> bool:
-    """Whether it stands for a reading: all that is read of a run's history is made of such rows."""
+    """Return whether the row is a valid reading: a run's whole history is built from such rows."""
     epoch, quantity, site, value, reason = row
     placed = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
     whole = quantity is not None and reason is not None and (value is None) == bool(reason)
@@ -101,7 +101,7 @@ def _is_row(row: Sequence[Any]) -> bool:
 
 
 def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[Point]:
-    """The metric points that training logged of these rows, epoch by epoch: see schema.metrics. Absent numbers have none."""
+    """Yield the points that training logged of these rows, by epoch, without missing values."""
     last: dict[str, int] = {}
     for _, quantity, site, *_ in rows:
         last[quantity] = max(site, last.get(quantity, SCALAR_SITE))
@@ -116,7 +116,7 @@ def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[P
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
-    """The headlines by epoch, index = epoch; an epoch without the quantity is N/A and says so."""
+    """Return the headline metrics by epoch (index = epoch); a missing epoch is N/A with a reason."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
     by_site = {name: at_last_site(name) for name in TRAJECTORY}
@@ -130,7 +130,7 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
 
 
 def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
-    """Growth and Γ of every site at no more than MOST_EPOCHS epochs, evenly spread, the first and the last included."""
+    """Return growth and Γ of every site at most MOST_EPOCHS evenly spread epochs, first and last included."""
     own = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
     epochs = spread(max((row[0] for row in own), default=-1), MOST_EPOCHS)
     place = {epoch: index for index, epoch in enumerate(epochs)}

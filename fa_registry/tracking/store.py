@@ -1,4 +1,4 @@
-"""Which store, and whether it can be used: known before MLflow opens it. client.py opens it."""
+"""Address and state of a store, checked before MLflow opens it. client.py opens it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fa_registry.tracking.store_errors import StoreRefusal
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
-ARTIFACTS = "mlartifacts"  # beside the database
+ARTIFACTS = "mlartifacts"  # next to the database
 VERSION, FIRST, RUNS = (
     "alembic_version",
     "experiments",
     "runs",
-)  # tables of MLflow's: its schema's release, its first, its runs
-NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # how such a journal ends, by sqlite's file format
-LOOK_SECONDS = 1.0  # for another process to end its write; who opens the store asks again
+)  # MLflow's tables: its schema's revision, its first table, its runs
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of a journal that names another one, by sqlite's format
+LOOK_SECONDS = 1.0  # for another process to finish writing; the code that opens the store retries
 
 
 def resolve_uri(uri: str = "") -> str:
-    """The store to use: the argument, else MLFLOW_TRACKING_URI, else sqlite in the current folder.
+    """Return the store to use: the argument, else MLFLOW_TRACKING_URI, else sqlite in the current folder.
 
     A sqlite path is made absolute: MLflow caches stores by URI, so that after a change of folder a relative one still
     means the database in the old folder.
@@ -42,24 +42,29 @@ def resolve_uri(uri: str = "") -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The database file of a sqlite URI; None for any other store."""
+    """Return the database file of a sqlite URI; None for any other store."""
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
 def _reading(path: Path) -> str:
-    """The address of a database that can only be read; by it nothing is written beside it either.
+    """Return the read-only address of a database, with which sqlite writes no other files either.
 
-    The driver's name is in it because MLflow makes a folder of what stands before the last slash of `sqlite:///file:…`.
-    It is quoted twice, once for sqlite and once for SQLAlchemy.
+    The address contains the driver's name because MLflow creates a folder from `sqlite:///file:…` up to the last slash.
+    The path is quoted twice, once for sqlite and once for SQLAlchemy.
     """
     return f"sqlite+pysqlite:///file:{quote(quote(str(path)))}?mode=ro&uri=true"
 
 
 def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
-    """The address to open the store by, which is another than `uri` where it can only be read.
+    """Return the address to open the store by, which differs from `uri` if the store is read-only.
 
-    make: whether it will be made where it is not there, and written to. Raises StoreError where that cannot be, and for a store
-    that is not there, that something else than MLflow has made, or another MLflow.
+    Args:
+        uri: the store.
+        known_revisions: schema revisions that the installed MLflow can read.
+        make: whether the store will be created if missing, and written to.
+
+    Raises:
+        StoreError: the store is missing or not writable (see `make`), of another program, or of a newer MLflow.
     """
     path = sqlite_path(uri)
     if path is None:
@@ -69,15 +74,15 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
             f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
         )
     if path.exists() and not path.is_file():
-        raise StoreError(f"store {uri}: {path} is no file; choose another with --store")
+        raise StoreError(f"store {uri}: {path} is not a file; choose another with --store")
     if not path.exists() and _journal(path).exists():
         raise StoreError(
-            f"store {uri}: there is {_journal(path).name}, the undo of a write that was cut off, but not its database; "
-            "put the database back beside it, or delete it if the database is gone"
+            f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing; "
+            "restore the database next to it, or delete the journal if the database is gone"
         )
     found = revision(path)
     if found is None and not make:
-        raise StoreError(f"store {uri}: there is none yet; `fa-registry study` makes one with its first run")
+        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates it with its first run")
     check_revision(uri, found, known_revisions)
     if make:
         check_writable(uri)
@@ -85,7 +90,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
 
 def check_revision(uri: str, found: str | None, known: set[str]) -> None:
-    """Raise StoreError for a database whose schema is of a newer MLflow than this."""
+    """Raise StoreError if the database's schema is of a newer MLflow than the installed one."""
     if found and found not in known:
         raise StoreError(
             f"store {uri}: its schema {found!r} is unknown to this MLflow; a newer MLflow made it. "
@@ -94,7 +99,7 @@ def check_revision(uri: str, found: str | None, known: set[str]) -> None:
 
 
 def check_writable(uri: str) -> None:
-    """Raise StoreError where a sqlite store can only be read; whether a server takes what is written, it says itself."""
+    """Raise StoreError if a sqlite store is read-only; a server reports this itself when it is written to."""
     path = sqlite_path(uri)
     obstacle = path and _obstacle(path)
     if obstacle:
@@ -102,33 +107,33 @@ def check_writable(uri: str) -> None:
 
 
 def _obstacle(path: Path) -> str:
-    """Why a database and its artifacts cannot be written; empty where they can."""
+    """Return why a database and its artifacts cannot be written; empty if they can."""
     artifacts = path.parent / ARTIFACTS
     if artifacts.exists() and not artifacts.is_dir():
-        return f"{artifacts} is no folder that can be written"
+        return f"{artifacts} is not a folder that can be written"
     places = (place for place in (path.parent, path, artifacts) if place.exists())
     return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
 
 
 def revision(path: Path) -> str | None:
-    """The schema revision a database says it has; empty for tables without one, None where there are no tables, or no file."""
+    """Return a database's schema revision; empty for tables without one, None without tables or file."""
     if not path.exists():
         return None
     with probe_sqlite(path) as connection:
         tables = _tables(connection)
         if tables and FIRST not in tables:
-            raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
+            raise StoreError(f"store {path}: a database of another program than MLflow; choose another with --store")
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
     return row[0] if row else "" if tables else None
 
 
 def check_initialised(path: Path) -> None:
-    """StoreError for a database of another schema than this MLflow's that holds no run: it was never whole."""
+    """Raise StoreError if a database of another schema contains no run: its creation was interrupted."""
     with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
-                f"store {path}: half of its tables are missing, and it holds no run: its making was cut off, or another program "
-                "is at it. Repeat the command in a minute; if this is said again, delete it, or choose another with --store"
+                f"store {path}: the database is incomplete and contains no runs: its creation was interrupted or is still running. "
+                "Repeat the command in a minute; if the error persists, delete the file, or choose another with --store"
             )
 
 
@@ -138,9 +143,9 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 @contextlib.contextmanager
 def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that writes nothing, but where a kill has cut off a write: sqlite then undoes that half before it reads.
+    """Open a connection that writes nothing, except that sqlite first rolls back an interrupted write.
 
-    It can do so only where it may write, and until it has, every other access fails.
+    sqlite can roll back only with write access; until it has, every other access fails.
     """
     _check_journal(path)
     mode = "ro" if _obstacle(path) else "rw"
@@ -153,8 +158,9 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_READONLY_ROLLBACK:
             raise StoreError(
-                f"store {path}: its last write was cut off, and nobody can read it before somebody who may write to it has undone "
-                f"that half: let its owner run `fa-registry doctor`, or work on a copy of its folder, {_journal(path).name} with it"
+                f"store {path}: its last write was interrupted and must be rolled back by a user with write access before it "
+                f"can be read: let its owner run `fa-registry doctor`, or work on a copy of its folder that includes "
+                f"{_journal(path).name}"
             ) from error
         if code == sqlite3.SQLITE_NOTADB:
             raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
@@ -162,9 +168,9 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_journal(path: Path) -> None:
-    """StoreError for an undo that names a further file: sqlite deletes that file, wherever it lies, when it has undone the write.
+    """Raise StoreError if the rollback journal names another file, which sqlite would delete.
 
-    Only a transaction over several databases makes one, and MLflow has one. Somebody else's store may come with one all the same.
+    Only a transaction over several databases writes such a journal, and MLflow has one. An untrusted store may contain one.
     """
     journal = _journal(path)
     if not os.path.lexists(journal):
@@ -174,13 +180,13 @@ def _check_journal(path: Path) -> None:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(NAMES_ANOTHER)))
             end = stream.read()
     except (UnreadableFile, FileNotFoundError) as error:
-        if os.path.lexists(journal):  # else another process has ended its write
-            raise StoreError(f"store {path}: {error}; no store of ours has such an undo") from error
+        if os.path.lexists(journal):  # else another process has finished its write
+            raise StoreError(f"store {path}: {error}; fa_registry never writes such a journal") from error
         return
     if end == NAMES_ANOTHER:
         raise StoreError(
-            f"store {path}: {journal.name} would have sqlite delete another file, which no write of MLflow's does; "
-            "if the store is somebody else's, do not open it"
+            f"store {path}: {journal.name} names another file for deletion by sqlite, which MLflow never does; "
+            "if you did not create this store, do not open it"
         )
 
 

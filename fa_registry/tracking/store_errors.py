@@ -1,4 +1,4 @@
-"""What it means when a store refuses, and what to do: MLflow, SQLAlchemy, sqlite and the system say one thing in many ways."""
+"""Kinds of errors of a store, and advice for each: unifies MLflow, SQLAlchemy, sqlite and the system."""
 
 from __future__ import annotations
 
@@ -39,41 +39,44 @@ NOT_THERE = (
     requests.exceptions.Timeout,
     requests.exceptions.RetryError,
 )
-# Seconds that a server which may come back is waited for. One that answers with errors mostly goes on so until somebody mends it.
+# Seconds to wait for a server that may return. One that answers with errors mostly does so until its operator repairs it.
 WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}
-BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, none of which is needed before one is asked
-KEYS = re.compile("credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I)  # as they say it
-# Of PostgreSQL's driver, which has no code where there is no connection: the first is an answer, and no absence.
+BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, each imported only when it is used
+KEYS = re.compile(
+    "credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I
+)  # in their messages
+# Of PostgreSQL's driver, which has no error code without a connection: the first means that the server answered.
 ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|administrator command))", re.S)
 CUT = re.compile(
     "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
 )
-BROKEN = "500 error responses"  # of a server itself, as urllib3 says it; 502 to 504 are said for one that is away
-OF_FILES = re.compile(r"list artifacts in \w+://")  # a server tells its bucket's refusal with the code of its own
-ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
+BROKEN = "500 error responses"  # urllib3's message for a faulty server; 502 to 504 mean an unreachable one
+OF_FILES = re.compile(r"list artifacts in \w+://")  # a server reports its bucket's error with its own error code
+ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's message: the endpoint
 KEPT = "what was written before is kept"
 TO_DO = {
     HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
-    FULL: f"{KEPT}. Make room there, or raise the limit on the size of files, then repeat the command",
-    BARRED: f"{KEPT}. See that its folder and its files can be read and written, then repeat the command",
-    FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
+    FULL: f"{KEPT}. Free some space, or raise the limit on the size of files, then repeat the command",
+    BARRED: f"{KEPT}. Make its folder and its files readable and writable, then repeat the command",
+    FAILING: f"{KEPT}. Check the disk (a limit on the size of files gives the same error), then repeat the command",
     LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
-    AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
-    FAULTY: f"{KEPT}. Its own log says why: its bucket wants other keys, its disk or its database has no room. Mend that, then "
+    AWAY: f"{KEPT}. Check that it is running and that its address is right, then repeat the command",
+    FAULTY: f"{KEPT}. Its own log shows the cause: its bucket needs other keys, or its disk or database is full. Repair that, then "
     "repeat the command",
-    UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
-    FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
-    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; where a server keeps the files "
-    "(--artifacts-destination, docs/team-server.md), for that server: its clients need none",
+    UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; the server's administrator creates users",
+    FORBIDDEN: f"{KEPT}. A user with MANAGE on that experiment, or the server's administrator, can grant EDIT "
+    "(docs/team-server.md)",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their equivalents; if a server stores the files "
+    "(--artifacts-destination, docs/team-server.md), set them for that server: its clients need none",
 }
-SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all others refuse
+SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all other kinds: "refuses"
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
-LONGEST = 400  # characters of what others say
+LONGEST = 400  # characters of another program's message
 
 
 class StoreRefusal(StoreError):
-    """A store does not do what it was asked. kind: of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
+    """An error of a store. kind: a key of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
 
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
@@ -84,10 +87,10 @@ class StoreRefusal(StoreError):
 
 @contextlib.contextmanager
 def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Inside, what the system refuses, and errors of these kinds, are a Refusal. subject: what refuses, as `store sqlite:///…`."""
+    """Convert system errors, and errors of `kinds`, to StoreRefusal. subject: such as `store sqlite:///…`."""
     try:
         yield
-    except BrokenPipeError:  # the reader of a standard stream has left: neither a disk nor a store refuses anything
+    except BrokenPipeError:  # the reader of a standard stream has left: no error of a disk or a store
         raise
     except Exception as error:
         if isinstance(error, (OSError, sqlite3.Error, ImportError, *kinds)) or _library(error) in BUCKETS:
@@ -96,16 +99,16 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _root(error: BaseException) -> tuple[BaseException, str]:
-    """The first of an error's causes whose kind is known, and that kind; where there is none, the error itself."""
+    """Return the first cause of a known kind, and the kind; otherwise the error itself and ""."""
     cause: BaseException | None = error
     while cause is not None:
         reported = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
         kind = _of_server(reported) or _of_bucket(reported) or _of_database(reported)
-        code = getattr(reported, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
+        code = getattr(reported, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest is the variant
         kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(reported, "errno", None) or 0)
         kind = (
             LACKING if isinstance(reported, ImportError) else kind
-        )  # MLflow imports a bucket's library when it is asked for
+        )  # MLflow imports a bucket's library when it first uses the bucket
         if kind:
             return reported, kind
         cause = cause.__cause__ or cause.__context__
@@ -113,23 +116,23 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """The kind of what a server answers, or of there being none."""
+    """Return the kind of a server's error response, or AWAY if the server cannot be reached."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     answers = isinstance(error, MlflowException) and str(error).startswith("API request")
-    if isinstance(error, RestException) or answers:  # of a database MLflow uses these codes too
+    if isinstance(error, RestException) or answers:  # MLflow uses these codes for a database too
         kind = OF_MLFLOW.get(error.error_code, "")
         return KEYLESS if kind in (UNKNOWN, FORBIDDEN) and OF_FILES.search(str(error)) else kind
     if status in OF_HTTP:
         return OF_HTTP[status]
     if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
         return FAULTY
-    untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
+    untrusted = isinstance(error, requests.exceptions.SSLError)  # waiting does not repair a certificate
     printing = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
     return AWAY if isinstance(error, NOT_THERE) and not (untrusted or printing) else ""
 
 
 def _of_bucket(error: BaseException) -> str:
-    """The kind of what the library of a bucket says, which is told by its words."""
+    """Return the kind of an error of a bucket's library, found by class name and message."""
     if _library(error) not in BUCKETS:
         return ""
     is_away = re.search("Connect|Timeout", type(error).__name__)
@@ -137,7 +140,7 @@ def _of_bucket(error: BaseException) -> str:
 
 
 def _of_database(error: BaseException) -> str:
-    """AWAY where a database of the network is; what it refuses itself has no kind."""
+    """Return AWAY if a database server is unreachable; its own errors have no kind."""
     text = str(error)
     is_gone = _library(error) == "psycopg2" and CUT.search(text) and not ANSWERED.search(text)
     return AWAY if is_gone else ""
@@ -148,14 +151,14 @@ def _library(error: BaseException) -> str:
 
 
 def _statement(error: BaseException, kind: str = "") -> str:
-    """On one line, without what SQLAlchemy adds: the statement with its parameters, and where one can read on."""
+    """Return the error on one line, without SQLAlchemy's additions: the statement, its parameters, a link."""
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username
         asked = ASKED.search(str(error))
-        unknown = f"it knows no user {user!r} with this password" if user else "it wants a user and a password"
+        unknown = f"it knows no user {user!r} with this password" if user else "it requires a user and a password"
         return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
     if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
-        reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with what failed of which object
+        reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with the object that failed
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror

@@ -1,4 +1,4 @@
-"""RunWriter: one training run into a tracker, epoch by epoch, its files at the end."""
+"""RunWriter: writes one training run to a tracker, epoch by epoch, and its files at the end."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetentionOptions:
-    """How much of a run is kept beside what every run keeps.
+    """Which optional data of a run are stored.
 
-    checkpoint_every: the weights of every so manieth epoch, the initial ones among them; 0: the last ones alone, for the initial
-    ones follow from the specification. points: of each metric in the store's tables, evenly spread over the epochs, for its charts;
-    0: one an epoch. The series has every epoch, whatever is asked here. states: how many states an audit can replay one epoch
-    from, see trainer_state.kept_epochs.
+    checkpoint_every: store the weights of every n-th epoch, and the initial ones; 0: only the final ones, since the initial ones
+    follow from the specification. points: of each metric in the store's tables, evenly spread over the epochs, for charts; 0: one
+    an epoch; the series has every epoch in any case. states: number of states from which an audit can replay one epoch, see
+    trainer_state.kept_epochs.
     """
 
     checkpoint_every: int = 0
@@ -50,7 +50,7 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class Origin:
-    """An adopted run's files by name and SHA-256; feedback is empty where none was given. name: of the run."""
+    """Name of an adopted run, and its files by name and SHA-256; feedback is empty if none was given."""
 
     name: str
     weights: str
@@ -60,7 +60,7 @@ class Origin:
 
     @property
     def provenance(self) -> Mapping[str, str]:
-        """What provenance.json says: a reader must not take what was stated for what was observed."""
+        """The origin in provenance.json, which separates what was stated from what was observed."""
         return {
             "trained": "not trained here: the weights were adopted from a file",
             "file": self.weights,
@@ -72,24 +72,29 @@ class Origin:
 
     @property
     def feedback_card(self) -> Mapping[str, str]:
-        """In the place of distribution and seed, which only a draw of our own has."""
+        """Replaces distribution and seed, which exist only for feedback that was drawn here."""
         return {"distribution": f"given in {self.feedback}, not drawn here", "source_sha256": self.feedback_sha256}
 
 
-FLUSH_POINTS = 1000  # what MLflow takes at once: one more would be a second call
+FLUSH_POINTS = 1000  # MLflow's limit for one call
 FLUSH_SECONDS = 20.0
-AWAY_SECONDS = 20.0  # until a server that was away is tried again while a run is at work
+AWAY_SECONDS = 20.0  # between two attempts to reach an unreachable server during a run
 
 
 class RunWriter:
     """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt.
 
-    study_run: id of the study's own run.
-    origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
-    conformance: what was measured of a method that is not our own.
-    open_end: how many epochs there will be is said later, by `specify`; until then the run has no parameters.
-    lease_seconds: without a heartbeat for so long, another worker may train the specification; 0: a run without a lease.
-    A run with a lease gets its parameters when it acquires the lease.
+    Args:
+        tracker: the store.
+        task: what is trained.
+        study: name of the study; study_run: id of the study's own run.
+        adopt: id of a run that `mlflow run` started; empty: create one.
+        keep: which optional data are stored.
+        origin: of a run that was not trained here: it has no initial weights, and feedback only if that was given.
+        conformance: measurements of a method that is not built-in.
+        lease_seconds: without a heartbeat for this long, another worker may train the specification; 0: a run without a lease.
+            A run with a lease gets its parameters when it acquires the lease.
+        open_end: the number of epochs is set later, by `log_params`; until then the run has no parameters.
     """
 
     def __init__(
@@ -138,7 +143,7 @@ class RunWriter:
         self.run_id, self.claim = "", None
         self._is_sealing = self._has_ended = False
         try:
-            with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+            with deferred_interrupts():  # an interrupt here could leave a run in the store whose id is not known
                 self.run_id = tracker.adopt(adopt, name, tags, params) if adopt else tracker.create(name, tags, params)
         except BaseException as error:
             if self.run_id:
@@ -148,7 +153,7 @@ class RunWriter:
         self.claim = lease.LeaseHolder(tracker, self.run_id, lease_seconds) if lease_seconds else None
 
     def discard_run(self) -> None:
-        """Leave the specification to somebody else, before anything was written: this run goes into the store's bin."""
+        """Move this run to the store's bin, still empty: another worker trains the specification."""
         if self._adopted:  # `mlflow run` itself still ends it
             self._tracker.adopt(self.run_id, "mlflow run: trained elsewhere", {schema.TAG_KIND: schema.LAUNCH}, {})
         else:
@@ -157,12 +162,12 @@ class RunWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Leave a run that another process has closed as it is."""
+        """Close the writer without changing the run, because its end is already written."""
         self._has_ended = True
         process_ownership.remove_quietly(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
-        """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
+        """Write what is known before the first step: spec, initial weights, feedback with its card."""
         task = self._task
         self._tracker.log_dataset(self.run_id, _dataset(task))
         (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
@@ -175,7 +180,7 @@ class RunWriter:
             save_tensors(self._folder / name, tensors)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
-        """Write the epoch down, and a checkpoint if one is due. TakenOver where the run was, as this machine slept."""
+        """Write an epoch, and a checkpoint if due. Raises LeaseLost if another worker took over."""
         self.write_series(row)
         if self.claim:
             self.claim.check_if_late()
@@ -188,7 +193,7 @@ class RunWriter:
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
     def log_params(self, spec: RunSpec) -> None:
-        """Say how long a run of open end was."""
+        """Set the number of epochs of a run with an open end, with its parameters."""
         self._task = replace(self._task, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self._tracker.adopt(
@@ -196,7 +201,7 @@ class RunWriter:
         )
 
     def record_training(self, trainer: Trainer) -> None:
-        """Write where the first steps led, and the chained digests; nothing that an older release's resume file lacks."""
+        """Write the state after the first steps and the chained digests; older resume files lack them."""
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
         chain = trainer.chain.digests
@@ -206,17 +211,17 @@ class RunWriter:
             self._sealed[schema.KEPT_STATES] = kept
 
     def restore_rows(self, rows: list[EpochRow]) -> None:
-        """Write down the epochs that an interrupted run had measured. Their checkpoints stay with that run."""
+        """Write the epochs that an interrupted run had measured. Their checkpoints stay with that run."""
         for row in rows:
             self.write_series(row)
         self._resumed_from = rows[-1].epoch if rows else 0
         self._tags |= {schema.TAG_RESUMED: str(self._resumed_from)} if rows else {}
 
     def write_series(self, row: EpochRow) -> None:
-        """Buffer the epoch's metrics, where the charts show this epoch."""
+        """Buffer the epoch's metrics, if the charts show this epoch."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
-            if reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
+            if reading.not_finite:  # SQL stores clamp inf: such a value is in the series and in a tag
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if row.epoch in self._shown:
             self._show(row)
@@ -233,14 +238,14 @@ class RunWriter:
         self._points += points
 
     def tag(self, tags: Mapping[str, str]) -> None:
-        """Have these tags set with the next points, while the run is still at work."""
+        """Set these tags with the next points, while the run is still at work."""
         self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send what is not in the store yet. A server that is away keeps nobody from training: it gets all of it when it is back.
+        """Send what is not in the store yet; if the server is unreachable, a later call does.
 
-        Until then the points are here, and every epoch that they are of is in the run's resume file.
+        Until then the points are buffered in memory, and the resume file has all their epochs.
         """
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
@@ -250,11 +255,11 @@ class RunWriter:
             if refusal.kind not in WAITED_FOR:
                 raise
             if not self._away:
-                LOG.warning("%s. Training goes on; what it measures is sent when the server is back", refusal)
+                LOG.warning("%s. Training continues; its metrics are sent when the server is reachable again", refusal)
             self._away, self._tried = True, time.monotonic()
             return
         if self._away:
-            LOG.warning("store %s is back: all that was measured is in it", self._tracker.uri)
+            LOG.warning("store %s is reachable again: all metrics have been sent to it", self._tracker.uri)
         self._away = False
 
     def _send(self, tracker: Tracker) -> None:
@@ -275,7 +280,7 @@ class RunWriter:
             self.claim.check()
         save_tensors(folder / schema.FINAL, task.network.state_dict())
         if task.has_feedback:
-            self._write_feedback()  # a learned feedback state ends elsewhere than it began
+            self._write_feedback()  # the run may have changed a learned feedback state
         write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
         digests = folder_digests(folder)
@@ -301,23 +306,23 @@ class RunWriter:
         self.abandon()
 
     def fail(self, error: BaseException) -> None:
-        """End the run as failed, with the traceback as an artifact; as interrupted where the error is a Ctrl-C."""
+        """End the run as failed, with the traceback as an artifact; as interrupted if the error is a Ctrl-C."""
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             self.interrupt("interrupted")
             return
         self._end("".join(traceback.format_exception(error)), "failed", "FAILED")
 
     def interrupt(self, reason: str) -> None:
-        """End the run as interrupted by a person; what it had measured stays. An error of the store is logged."""
+        """End the run as interrupted by a user; its measurements stay. An error of the store is logged."""
         try:
             self._end(reason, schema.INTERRUPTED, "KILLED")
-        except (RegistryError, OSError) as error:  # it must not take the place of the interrupt
+        except (RegistryError, OSError) as error:  # must not replace the interrupt
             LOG.warning("run %s was interrupted, and its end could not be written: %s", self.run_id, error)
 
     def _end(self, text: str, status: str, state: str) -> None:
-        """Write how the run ended, unless its end is written already. Another Ctrl-C waits for the tags.
+        """Write how the run ended, unless that is already written.
 
-        A server that is away is not waited for: the next command closes the run.
+        A second Ctrl-C waits until the tags are written. An unreachable server is not waited for: the next command closes the run.
         """
         if self._has_ended:
             return
@@ -325,7 +330,7 @@ class RunWriter:
         tracker = self._tracker.without_retry()
         try:
             if self._is_sealing and schema.TAG_ARTIFACTS in tracker.get(self.run_id).tags:
-                tracker.finish(self.run_id, "FINISHED")  # all of it is in the store, and its tags say what it is
+                tracker.finish(self.run_id, "FINISHED")  # the run is complete in the store, its tags included
                 return
             self._tags |= {schema.TAG_STATUS: status}
             (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
@@ -335,19 +340,19 @@ class RunWriter:
                 tracker.finish(self.run_id, state)
         except BaseException as error:
             if not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR:
-                tracker.finish(self.run_id, state)  # whatever cannot be written, the run must not say RUNNING
+                tracker.finish(self.run_id, state)  # the run must not stay RUNNING, even if nothing else can be written
                 raise
             LOG.warning("%s. %s", error, self._left(tracker, state, error.kind))
         finally:
             process_ownership.remove_quietly(self._folder)
 
     def _left(self, tracker: Tracker, state: str, kind: str) -> str:
-        """What becomes of a run whose end could not be written, in words. A server whose bucket is at fault may take its state."""
+        """Return the state of a run whose end could not be written, after an attempt to set it."""
         with suppress(RegistryError):
             if kind != AWAY:
                 tracker.finish(self.run_id, state)
                 return f"Run {self.run_id} has ended without its last files"
-        return f"Run {self.run_id} says RUNNING until the next command closes it"
+        return f"Run {self.run_id} stays RUNNING until the next command closes it"
 
     def _write_feedback(self) -> None:
         task = self._task
@@ -364,7 +369,7 @@ class RunWriter:
         (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
 
     def _ending(self, outcome: TrainingOutcome) -> dict[str, str]:
-        """What the run's tags say too, and anybody could change there: an audit goes by what is sealed (docs/decisions/0031)."""
+        """Return the fields that tags repeat; audits use these, not the tags (docs/decisions/0031)."""
         spec = self._task.spec
         return {
             "status": outcome.status,
@@ -394,7 +399,7 @@ class RunWriter:
 
 
 def _dataset(task: Task) -> DatasetReference:
-    """Both splits in one entry: MLflow keeps one context of a data set and drops a second without a word."""
+    """Return both splits as one entry: MLflow stores one context per data set and drops a second silently."""
     sizes = {"train_samples": len(task.splits.train_labels), "test_samples": len(task.splits.test_labels)}
     profile = {**sizes, "classes": task.card.classes, "shape": "x".join(map(str, task.card.image_shape))}
     return DatasetReference(task.card.name, task.splits.digest, task.card.source, "training and evaluation", profile)
@@ -405,6 +410,6 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Relative path → SHA-256 of every file below `folder`."""
+    """Return relative path → SHA-256 of every file below `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}

@@ -29,7 +29,7 @@ NEXT = {
     "architecture": ("fa-registry train --method dfa --architecture {name} --seed 1 --epochs 3",),
     "dataset": ("fa-registry train --method dfa --dataset {name} --seed 1 --epochs 3",),
     "diagnostic": (
-        "fa-registry card {name} --family diagnostics",
+        "fa-registry info {name} --family diagnostics",
         "fa-registry train --method dfa --seed 1 --epochs 3",
     ),
 }

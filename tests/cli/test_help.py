@@ -56,7 +56,7 @@ def test_verbs_and_names_are_completed_in_every_shell(shell):
         ("fa-registry analyse first", ["first-fire"]),
         ("fa-registry compare bp weight_f", ["weight_fa"]),
         ("fa-registry list ru", ["runs"]),
-        ("fa-registry card credit", ["credit_bridge"]),
+        ("fa-registry info credit", ["credit_bridge"]),
     ],
 )
 def test_a_name_is_completed_where_one_is_asked_for(line, expected):

@@ -13,7 +13,7 @@ from fa_registry.cli import main
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(errno.ENOSPC, "Make room there"), (errno.EACCES, "can be read and written"), (errno.EIO, "wrong with the disk")],
+    [(errno.ENOSPC, "Free some space"), (errno.EACCES, "readable and writable"), (errno.EIO, "Check the disk")],
 )
 def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
     def refuse(*given):

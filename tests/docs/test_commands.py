@@ -71,7 +71,7 @@ def test_the_pages_have_commands_of_every_kind():
     [
         ["fa-registry", "adit"],
         ["fa-registry", "audit", "--studies", "digits"],
-        ["fa-registry", "card", "dfa", "bp"],
+        ["fa-registry", "info", "dfa", "bp"],
         ["fa-registry", "study", "--jobs"],
         ["mlflow", "run", ".", "-e", "trains"],
         ["mlflow", "run", ".", "-P", "studies=digits"],

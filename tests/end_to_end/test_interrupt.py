@@ -85,9 +85,7 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
         time.sleep(0.2)
     newest, _ = tracker.search(attempts)
     kill(newest)
-    assert any(
-        "ended with signal SIGKILL; begun again, it ended with signal SIGKILL" in line for line in process.stderr
-    )
+    assert any("ended with signal SIGKILL; restarted, it ended with signal SIGKILL" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130

@@ -72,7 +72,7 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
         five: "measurements.json is no regular file",
         six: "spec.json is a link",
         eight: "is a link",
-        three: "is no address of artifacts that is asked",
+        three: "is not a supported artifact location",
     }.items():
         assert said in reasons[run_id], reasons[run_id]
     assert all(SECRET not in page.read_text(encoding="utf-8", errors="replace") for page in written_files(store))

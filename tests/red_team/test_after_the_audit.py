@@ -230,7 +230,9 @@ def test_a_run_that_a_later_audit_excluded_is_compared_with_that_audit(audited_s
 def promoted(audited_store):
     """The audited store, the folder of a promoted model's files, and its reference."""
     run_id = audited_store.run_id(method="fa", seed=1)
-    result = call("promote", run_id, "--name", "fa", "--override-reason", "for the test", "--author", "A. Author", "--json")
+    result = call(
+        "promote", run_id, "--name", "fa", "--override-reason", "for the test", "--author", "A. Author", "--json"
+    )
     assert result.exit_code == 0, result.output
     (folder,) = (audited_store.artifacts(run_id) / "promoted").iterdir()
     return audited_store, folder, "models:/fa/1"

@@ -61,7 +61,7 @@ def attacked(attacked_store, store):
 
 def test_it_is_not_judged_with_the_figures_that_differ_named(attacked):
     run_id, report = attacked
-    caught(report, run_id, "files: measurements.json says ", "accuracy: logged 0.", ", recomputed 0.")
+    caught(report, run_id, "files: measurements.json contains ", "accuracy: logged 0.", ", recomputed 0.")
     assert "and " in excluded(report, run_id).reason and "in all)" in excluded(report, run_id).reason
     assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
 

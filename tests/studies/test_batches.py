@@ -93,7 +93,7 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
     events, record = placed(["a", "b"], BEGINS, ProcessLost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
-        (0, "its process was lost; it begins again in another")
+        (0, "its process was lost; it restarts in another")
     ]
     assert record == [[0], "ended", [0], "ended", [0], "goes on", [1], "left"]
 
@@ -101,7 +101,7 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
     events, _ = placed(["a", "b"], BEGINS, BEGINS, at_once=1)
     assert (
-        ends(events)[0] == ("failed", "its process was lost; begun again, it was lost") and ends(events)[1][0] == "done"
+        ends(events)[0] == ("failed", "its process was lost; restarted, it was lost") and ends(events)[1][0] == "done"
     )
     assert [event.lost for event in events if event.kind == "failed"] == [True]
 
@@ -118,7 +118,7 @@ def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
     events, _ = placed([str(tmp_path)], work=told_to_end_once)
     assert ends(events) == {0: ("done", "done")}
     (again,) = [event for event in events if event.kind == "again"]
-    assert again.value.startswith("its process was told to end where it was (stopped after epoch 3); it begins")
+    assert again.value.startswith("its process was stopped by its machine (stopped after epoch 3); it restarts")
 
 
 def test_a_stop_drops_what_waits_for_room_too():
@@ -141,7 +141,7 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     events, record = [], []
     run_in_batches(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, Begun(["hangs"], record))
     ((kind, why),) = ends(events).values()
-    assert kind == "failed" and "gave no sign of life for" in why and events[-1].lost and record[-1] == "ended"
+    assert kind == "failed" and "sent no heartbeat for" in why and events[-1].lost and record[-1] == "ended"
 
 
 def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
@@ -151,7 +151,7 @@ def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "fa_registry"):
         events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
     assert ends(events) == {0: ("stopped", None)}
-    assert "1 of 1 processes wait for room on the cluster, which others use" in caplog.messages
+    assert "1 of 1 processes wait for capacity on the cluster, which is shared" in caplog.messages
 
 
 def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):

@@ -76,7 +76,12 @@ def test_a_stop_reaches_what_is_at_work_and_drops_what_waits(cluster):
 )
 def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, words):
     opened = executor.PLUGIN.opened(JobResources(address="local", **more))
-    with pytest.raises(UsageError, match=f"has room for a process of .*{words}.*the most that one has is"), opened:
+    with (
+        pytest.raises(
+            UsageError, match=f"has enough resources for a process of .*{words}.*the maximum on one machine is"
+        ),
+        opened,
+    ):
         pass
 
 

@@ -410,7 +410,10 @@ def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_p
 
 def test_a_twin_says_what_makes_it_one(tmp_path):
     path = study_file(tmp_path)
-    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.description == "--replace-dataset digits --scale 0.02"
+    assert (
+        load_study(path, {"data": "digits", "scale": "0.02"}).twin.description
+        == "--replace-dataset digits --scale 0.02"
+    )
     assert load_study(path, {"data": "", "scale": "1"}).twin.description == "" == load_study(path).twin.description
     assert load_study(path, {"data": "", "scale": "1"}) == load_study(path)
 
@@ -425,14 +428,14 @@ def test_a_twin_says_what_makes_it_one(tmp_path):
         ({"scale": "inf"}, "scale: expected a number above 0, found 'inf'"),
         ({"scale": "tenth"}, "scale: expected a number above 0, found 'tenth'"),
         ({"scale": "0.5", "epochs": "3"}, "scale: expected --epochs or --scale, found both (3; 0.5)"),
-        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a task of its own"),
+        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a separate task"),
         (
             {"data": "teacher_student:1"},
-            "data: expected the name of an image set, found 'teacher_student:1', a task of its own",
+            "data: expected the name of an image set, found 'teacher_student:1', a separate task",
         ),
         (
             {"data": "random_targets:digits"},
-            "data: expected the name of an image set, found 'random_targets:digits', a task",
+            "data: expected the name of an image set, found 'random_targets:digits', a separate task",
         ),
         ({"data": "digts"}, "dataset: unknown data set 'digts' (did you mean 'digits'?)"),
     ],

@@ -85,11 +85,11 @@ def test_who_ends_its_process_costs_its_own_job_alone(processes):
         "killed": "signal SIGKILL",
     }
     for name, words in how.items():
-        assert told[jobs.index(name)].value == f"its process ended with {words}; begun again, it ended with {words}"
+        assert told[jobs.index(name)].value == f"its process ended with {words}; restarted, it ended with {words}"
     assert {jobs[index] for index, end in told.items() if end.lost} == {"killed"}
     again = [event for event in events if event.kind == "again"]
     assert sorted(event.index for event in again) == [1, 2, 3, 4]
-    assert "its process ended with exit code 3; it begins again in a new one" in [event.value for event in again]
+    assert "its process ended with exit code 3; it restarts in a new one" in [event.value for event in again]
     assert told[5].value.endswith("its code asked to end the process (sys.exit(0))")
 
 
@@ -111,7 +111,7 @@ def test_where_there_is_no_room_for_another_process_those_who_live_do_its_work(m
     events = supervised(["a", "b", "killed"], may_end_its_process, 3)
     assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "done"), (2, "again"), (2, "failed")]
     assert [record.getMessage() for record in caplog.records] == [
-        "no further process can be started (BlockingIOError: no more processes): jobs go on, 1 at a time"
+        "no further process can be started (BlockingIOError: no more processes): jobs continue, 1 at a time"
     ]
 
 
@@ -122,7 +122,7 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
     monkeypatch.setattr(worker_processes, "Worker", none)
     events = supervised(["a", "b"], may_end_its_process, 2)
     assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
-    assert events[1].value.endswith("begun again, it did not begin (BlockingIOError: no more processes)")
+    assert events[1].value.endswith("restarted, it did not begin (BlockingIOError: no more processes)")
     assert events[1].lost
 
 
@@ -165,7 +165,7 @@ def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
     supervise(["a", "hangs", "c"], hangs, 1, lambda: False, hear, silence=60)
     told = ends(events)
     assert [told[index].kind for index in range(3)] == ["done", "failed", "done"]
-    assert told[1].value == "its process gave no sign of life for 61 s and was ended" and told[1].lost
+    assert told[1].value == "its process sent no heartbeat for 61 s and was ended" and told[1].lost
     assert graces[0] == 0.05
     assert [event.kind for event in events if event.index == 1] == ["progress", "failed"]
 
@@ -236,7 +236,7 @@ def test_a_call_apart_tells_how_it_ended():
 def test_a_call_apart_has_a_limit_in_time(monkeypatch):
     monkeypatch.setattr(worker_processes, "GRACE_SECONDS", 0.05)
     end = run_in_subprocess(sleep_in_foreign_code, 0.1)
-    assert end.kind == "failed" and end.lost and "no sign of life" in end.value
+    assert end.kind == "failed" and end.lost and "sent no heartbeat" in end.value
 
 
 def test_starting_the_server_leaves_the_environment_as_it_is(monkeypatch):

@@ -83,7 +83,7 @@ class Colleague:
 
 def trained_and_judged(colleague: Colleague, size: Sequence[str], workers: int) -> Iterator[str]:
     """One line a verb. size: options that say how much of the study."""
-    ends = colleague.together(workers, "work", STUDY, *size, "--jobs", "1", "--device", "cpu")
+    ends = colleague.together(workers, "worker", STUDY, *size, "--jobs", "1", "--device", "cpu")
     trained = [run_id for end in ends for run_id in end["trained"]]
     held = {run_id for end in ends for run_id in (*end["trained"], *end["elsewhere"], *end["present"])}
     if len(trained) != len(set(trained)) or set(trained) != held or any(end["failed"] for end in ends):

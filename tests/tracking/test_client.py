@@ -68,7 +68,7 @@ def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_
     before = database.read_bytes()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere, so the answer is given here
     with pytest.raises(
-        StoreError, match=r"cut off.* let its owner run .*a copy of its folder, mlflow\.db-journal with it"
+        StoreError, match=r"interrupted.* let its owner run .*a copy of its folder that includes mlflow\.db-journal"
     ):
         MlflowTracker(f"sqlite:///{database}", make=False)
     assert database.read_bytes() == before
@@ -93,7 +93,7 @@ def test_a_strangers_store_deletes_no_file(database, tmp_path):
     for folder in (tmp_path, tmp_path / "other"):
         naming(folder / "mlflow.db-journal", str(mine).encode())
     for make in (True, False):
-        with pytest.raises(StoreError, match="would have sqlite delete another file"):
+        with pytest.raises(StoreError, match="names another file for deletion by sqlite"):
             MlflowTracker(f"sqlite:///{database}", make=make)
     assert mine.exists()
     with closing(sqlite3.connect(tmp_path / "other" / "mlflow.db")) as connection:  # the danger is real
@@ -107,7 +107,7 @@ def test_a_database_or_an_undo_that_is_no_file(database, name, make):
     path = database.with_name(name)
     path.unlink(missing_ok=True)
     make(path)
-    with pytest.raises(StoreError, match="is no file|is no regular file|is a link"):
+    with pytest.raises(StoreError, match="is not a file|is no regular file|is not a regular file|is a link"):
         MlflowTracker(f"sqlite:///{database}", make=False)
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_database_is_said_to_be_one(database):
 
 def test_a_journal_without_its_database_is_not_taken_for_a_new_ones(tmp_path):
     (tmp_path / "mlflow.db-journal").write_bytes(b"undo")
-    with pytest.raises(StoreError, match="but not its database"):
+    with pytest.raises(StoreError, match="but its database is missing"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db-journal"]
 
@@ -162,7 +162,7 @@ def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, ma
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Make room"):
+    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Free some space"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock"}
 
@@ -178,7 +178,9 @@ def half_made(path: Path) -> None:
 
 def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
     half_made(tmp_path / "mlflow.db")
-    with pytest.raises(StoreError, match="half of its tables are missing, and it holds no run: its making was cut off"):
+    with pytest.raises(
+        StoreError, match="the database is incomplete and contains no runs: its creation was interrupted"
+    ):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("INSERT INTO runs (run_uuid) VALUES ('a')")
@@ -276,7 +278,7 @@ def test_files_that_the_disk_does_not_take(database, tmp_path, monkeypatch):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "spec.json").touch()
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Make room"):
+    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Free some space"):
         tracker.upload(tracker.create("run", {}, {}), tmp_path / "files")
 
 
@@ -316,19 +318,23 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Make room there"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Free some space"),
         (
             wrapped(sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full")),
             FULL,
             "disk is full; what was written",
         ),
         (wrapped(sqlite_error(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error")), FAILING, "a limit on the size of files"),
-        (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "can be read and written"),
+        (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "readable and writable"),
         (wrapped(sqlite_error(sqlite3.SQLITE_CORRUPT, "malformed")), DAMAGED, "recover"),
         (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
         (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),
         (ModuleNotFoundError("No module named 'boto3'"), LACKING, "boto3'; .*Install the library"),
-        (answered(401), UNKNOWN, "it knows no user 'ann' with this password; .*who keeps the server makes users"),
+        (
+            answered(401),
+            UNKNOWN,
+            "it knows no user 'ann' with this password; .*the server.s administrator creates users",
+        ),
         (answered(403), FORBIDDEN, "user 'ann' has no permission for runs/create; .*can grant EDIT"),
         (
             HTTPError(
@@ -350,15 +356,15 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
                 "/api/2.0/mlflow-artifacts/artifacts/1/x (Caused by ResponseError('too many 500 error responses'))"
             ),
             FAULTY,
-            "answers with errors: .*too many 500 error responses; .*its bucket wants other keys",
+            "answers with errors: .*too many 500 error responses; .*its bucket needs other keys",
         ),
-        (answered(503), AWAY, "does not answer: .*See that it is up"),
+        (answered(503), AWAY, "does not answer: .*Check that it is running"),
         (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
         (of("botocore.exceptions", "NoCredentialsError", "Unable to locate credentials"), KEYLESS, "AWS_ACCESS_KEY_ID"),
         (of("boto3.exceptions", "S3UploadFailedError", "(SignatureDoesNotMatch) when"), KEYLESS, "need none$"),
         (of("botocore.exceptions", "EndpointConnectionError", "Could not connect"), AWAY, "does not answer: Could not"),
         (of("botocore.errorfactory", "NoSuchBucket", "no bucket"), "", "refuses: no bucket$"),
-        (wrapped(of("psycopg2", "OperationalError", SOCKET)), AWAY, "does not answer: .*See that it is up"),
+        (wrapped(of("psycopg2", "OperationalError", SOCKET)), AWAY, "does not answer: .*Check that it is running"),
         (wrapped(of("psycopg2.errors", "AdminShutdown", f"{FATAL}administrator command\nserver closed")), AWAY, "kept"),
         (
             wrapped(of("psycopg2", "OperationalError", f"{SOCKET} {FATAL}the database system is starting up")),
@@ -398,7 +404,9 @@ def nobody() -> str:
 def test_no_server_is_an_answer_and_not_minutes_of_silence(nobody, monkeypatch):
     waits = []
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
-    with pytest.raises(StoreError, match=f"store {nobody} does not answer: Connection refused; .*See that it is up"):
+    with pytest.raises(
+        StoreError, match=f"store {nobody} does not answer: Connection refused; .*Check that it is running"
+    ):
         MlflowTracker(nobody)
     assert waits == []
 

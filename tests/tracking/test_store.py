@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
 
 def test_an_artifact_folder_that_is_no_folder(tmp_path):
     (tmp_path / "mlartifacts").write_text("a file in the way")
-    with pytest.raises(StoreError, match="mlartifacts is no folder that can be written"):
+    with pytest.raises(StoreError, match="mlartifacts is not a folder that can be written"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert not (tmp_path / "mlflow.db").exists()
 
@@ -283,7 +283,7 @@ def test_a_deleted_experiment_takes_no_run_and_says_how_it_comes_back(tracker):
     tracker._client.delete_experiment(tracker.experiment_id)
     later = MlflowTracker(tracker.uri)
     for act in (lambda: later.create("run", {}, {}), lambda: later.search({}, schema.EXPERIMENT)):
-        with pytest.raises(StoreError, match="was deleted in MLflow: `(.+)` brings it back with its runs") as refused:
+        with pytest.raises(StoreError, match="was deleted in MLflow: `(.+)` restores it with its runs") as refused:
             act()
     command = re.search("`(.+)`", str(refused.value))[1]
     subprocess.run(command, shell=True, check=True, capture_output=True, env=os.environ | {"PATH": PATH})
@@ -341,7 +341,7 @@ def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path,
     location = MlflowClient(store).get_experiment(tracker.experiment_id).artifact_location
     folder = tmp_path.joinpath("work", "mlartifacts", "fa_registry")
     assert location == folder.as_uri()
-    assert f"go to {folder}, which other machines do not see" in caplog.text
+    assert f"are stored in {folder}, which other machines cannot read" in caplog.text
 
 
 def test_tags_come_with_the_last_points_and_not_before_them(tmp_path, empty_store, monkeypatch):

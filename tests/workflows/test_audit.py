@@ -297,7 +297,7 @@ def test_reading_makes_no_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for verb in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
         result = CliRunner().invoke(main, verb)
-        assert result.exit_code == 2 and "there is none yet" in result.stderr
+        assert result.exit_code == 2 and "does not exist yet" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -50,13 +50,13 @@ def test_what_hangs_or_kills_its_process_is_named_and_nobody_else_waits_for_it(r
     points = "[fa_registry.methods]\ndeadly = deadly\nstuck = stuck\n"
     monkeypatch.setattr(plugin_listing, "IMPORT_SECONDS", 2.0)
     with brought(tmp_path, monkeypatch, sources, points):
-        for call in (TRAIN, ("study", "tiny", "--dry-run", "--no-timing"), ("card", "dfa"), ("list", "studies")):
+        for call in (TRAIN, ("study", "tiny", "--dry-run", "--no-timing"), ("info", "dfa"), ("list", "studies")):
             assert registry(*call).exit_code == 0
         lines = {row["name"]: row["line"] for row in json.loads(registry("list", "methods", "--json").stdout)}
         vars(methods.CATALOG).pop("_locations")  # and with it what list has found out
         found = {row["check"]: row["found"] for row in json.loads(registry("doctor", "--json").stdout)}
-    assert "SIGKILL" in found["plugin deadly"] and "gave no sign of life" in found["plugin stuck"]
-    assert "SIGKILL" in lines["deadly"] and "gave no sign of life" in lines["stuck"] and "dfa" in lines
+    assert "SIGKILL" in found["plugin deadly"] and "sent no heartbeat" in found["plugin stuck"]
+    assert "SIGKILL" in lines["deadly"] and "sent no heartbeat" in lines["stuck"] and "dfa" in lines
 
 
 def test_lists_hold_the_good_and_the_broken_with_its_reason(registry, careless):
@@ -86,7 +86,7 @@ def test_others_train_and_are_audited_and_it_is_said_what_did_not_measure(regist
     assert run["record"]["integrity"]["state"] == "verified"
 
 
-@pytest.mark.parametrize("call", [("card", "broken"), ("train", "--method", "broken", "--seed", "1")])
+@pytest.mark.parametrize("call", [("info", "broken"), ("train", "--method", "broken", "--seed", "1")])
 def test_asked_for_by_name_it_is_one_sentence(registry, careless, call):
     result = registry(*call)
     assert result.exit_code == 2 and result.stderr.count(WHY) == 1 and "Traceback" not in result.stderr

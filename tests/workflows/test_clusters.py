@@ -69,7 +69,7 @@ def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     ((problem,),) = [asked("ray", address=f"127.0.0.1:{port}")[1]]
-    assert problem.startswith("address: nobody answers (") and f") at 127.0.0.1:{port}; see `ray status`" in problem
+    assert problem.startswith("address: no server answers (") and f") at 127.0.0.1:{port}; see `ray status`" in problem
     assert "(6379, unless `ray start --port` named one) answers at 127.0.0.1:" in answered_by(b"HTTP/1.1 505")
     assert "another server" in answered_by(b"")
     for address in ("ray://head:10001", "head", "head:99999999", "::1"):
@@ -133,7 +133,7 @@ def test_an_audit_is_measured_by_the_executor_that_was_asked_for(trained):
 
 def test_the_command_line_refuses_before_anything_is_written(registry):
     result = registry("study", "tiny", "--executor", "ray", "--address", "127.0.0.1:1", "--gpus-per-run", "2")
-    assert result.exit_code == 2 and "gpus_per_run: expected" in result.output and "nobody answers" in result.output
+    assert result.exit_code == 2 and "gpus_per_run: expected" in result.output and "no server answers" in result.output
     result = registry("audit", "--study", "tiny", "--executor", "submitit", "--address", "there")
     assert result.exit_code == 2 and "address: expected slurm or local" in result.output
     assert not MlflowTracker().search({})

@@ -211,7 +211,7 @@ def test_a_set_with_an_argument_has_one_identity_and_its_card_in_the_audit(regis
     assert json.loads(again.stdout)["run_id"] == run_id
     audit = json.loads(registry("audit", "--run", run_id, "--json").stdout)["report"]
     assert audit["cards"]["datasets/teacher_student:0.5"]["classes"] == 10
-    assert json.loads(registry("card", "teacher_student:0.5", "--json").stdout)["name"] == "teacher_student:0.5"
+    assert json.loads(registry("info", "teacher_student:0.5", "--json").stdout)["name"] == "teacher_student:0.5"
     wrong = registry(*TRAIN, "--dataset", "teacher_student:0.3")
     assert wrong.exit_code == 2 and "dataset: unknown α of teacher_student '0.3'" in wrong.stderr
 

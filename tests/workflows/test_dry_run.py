@@ -158,7 +158,12 @@ def test_json_holds_all_of_the_plan(registry):
     )
     plan = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert (plan["study"], plan["twin"], plan["runs"], plan["complete"]) == ("tiny", "--replace-dataset digits_centred", 4, 0)
+    assert (plan["study"], plan["twin"], plan["runs"], plan["complete"]) == (
+        "tiny",
+        "--replace-dataset digits_centred",
+        4,
+        0,
+    )
     assert plan["seconds"] is None and plan["probed"] is False
     assert plan["settings"][0]["dataset"] == "digits_centred"
     assert plan["settings"][0]["architecture_options"]["d_hidden"] == 16

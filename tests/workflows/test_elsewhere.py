@@ -83,7 +83,7 @@ def test_it_takes_over_what_gives_no_sign_for_its_lease(registry, tracker, monke
 
 def test_a_worker_leaves_it_alone_and_ends(registry, tracker):
     run_id, identity = held(tracker)
-    result = registry("work", "tiny", "--device", "cpu", "--jobs", "1", "--json")
+    result = registry("worker", "tiny", "--device", "cpu", "--jobs", "1", "--json")
     told = json.loads(result.stdout)
     assert result.exit_code == 0 and len(told["trained"]) == 3 and len(told["left"]) == 1, result.output
     assert tracker.get(run_id).state == "RUNNING" and not attempts(tracker, identity)
@@ -127,7 +127,7 @@ def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry
     assert registry(*TRAIN, "--study", "tiny").exit_code == 0
     (run,) = tracker.search({schema.TAG_KIND: "run"})
     tracker.log(run.run_id, tags={schema.TAG_STOP: "yes"})
-    for command in (STUDY, ("work", "tiny", "--device", "cpu")):
+    for command in (STUDY, ("worker", "tiny", "--device", "cpu")):
         result = registry(*command)
         assert result.exit_code == 130
         assert (
@@ -157,7 +157,7 @@ def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(regis
 
 @pytest.mark.parametrize("lease", ["9", "86401", "soon"])
 def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, tracker, lease):
-    for command in (STUDY, TRAIN, ("work", "tiny")):
+    for command in (STUDY, TRAIN, ("worker", "tiny")):
         result = registry(*command, "--heartbeat-timeout", lease)
         assert result.exit_code == 2 and "lease: expected" in result.output
     assert not tracker.search({})

@@ -41,7 +41,7 @@ CALLS = (
     ("list", "runs"),
     ("list", "runs", "--study", ESCAPES),
     ("list", ESCAPES),
-    ("card", ESCAPES),
+    ("info", ESCAPES),
     ("train", "--method", ESCAPES, "--seed", "1"),
     ("train", "--method", "bp", "--seed", ESCAPES, "--set", f"{ESCAPES}=1"),
     ("study", ESCAPES),

@@ -229,24 +229,24 @@ def test_every_verb_prints_json():
 @pytest.mark.parametrize("family", CATALOGS)
 def test_every_member_has_a_card_to_show(registry, family):
     for name in CATALOGS[family].names():
-        card = json.loads(registry("card", name, "--family", family, "--json").stdout)
+        card = json.loads(registry("info", name, "--family", family, "--json").stdout)
         assert (card["family"], card["name"]) == (family, name) and card["file"].endswith(".py")
-        assert f"name: {name}\n" in registry("card", name, "--family", family).stdout
+        assert f"name: {name}\n" in registry("info", name, "--family", family).stdout
 
 
 def test_deviations_are_numbered_and_options_say_what_they_take(registry):
-    text = registry("card", "dfa").stdout
+    text = registry("info", "dfa").stdout
     for number, deviation in enumerate(methods.CATALOG.get("dfa").card.deviations, start=1):
         assert f"\n  {number}. {deviation}\n" in text
-    text = registry("card", "mlp").stdout
+    text = registry("info", "mlp").stdout
     assert "\n  activation: relu (after every hidden layer, one of relu, tanh, sigmoid, gelu)\n" in text
     assert "\n  d_hidden: 256 (width of every hidden layer, at least 1)\n" in text
 
 
 def test_unknown_names_are_refused(registry):
-    result = registry("card", "dfaa")
+    result = registry("info", "dfaa")
     assert result.exit_code == 2 and "unknown name 'dfaa' (did you mean 'dfa'?)" in result.stderr
-    result = registry("card", "dfa", "--family", "method")
+    result = registry("info", "dfa", "--family", "method")
     assert result.exit_code == 2 and "did you mean 'methods'" in result.stderr
 
 
@@ -271,16 +271,16 @@ def statistics(path) -> list:
 
 def test_a_store_is_analysed_and_its_rows_are_told(trained, workplace):
     assert not statistics(workplace / "mlflow.db")
-    result = trained("optimize", "--json")
+    result = trained("optimize-store", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["rows"]["runs"] == 5 and found["rows"]["metrics"] > 100  # four runs and their study's own
     assert statistics(workplace / "mlflow.db")
-    assert "runs" in trained("optimize").stdout
+    assert "runs" in trained("optimize-store").stdout
 
 
 def test_a_store_that_is_not_there_is_not_made(registry, tmp_path):
-    result = registry("optimize", "--store", f"sqlite:///{tmp_path / 'none.db'}")
+    result = registry("optimize-store", "--store", f"sqlite:///{tmp_path / 'none.db'}")
     assert result.exit_code == 2 and not (tmp_path / "none.db").exists()
 
 

@@ -145,14 +145,18 @@ def test_the_newest_of_a_verdict_has_its_alias(judged):
 
 
 def test_a_fail_carries_its_reason_first(judged):
-    promoted = judged.promoted(judged.run(), "--name", "despite", "--override-reason", f" {REASON} ", "--author", "A. Nother")
+    promoted = judged.promoted(
+        judged.run(), "--name", "despite", "--override-reason", f" {REASON} ", "--author", "A. Nother"
+    )
     version = judged.registry.find("models:/despite@fail")
     assert (version.tags[models.TAG_DESPITE], version.tags[models.TAG_AUTHOR]) == (REASON, "A. Nother")
     text = (files_of(judged, promoted) / model_folder.CARD_TEXT).read_text("utf-8")
     first = "**Promoted despite FAIL(D3)** by A. Nother: the negative control of a &lt;b&gt;tutorial&lt;/b&gt;"
     assert text.splitlines()[0] == first
     assert card_of(judged, promoted)["despite"] == {"reason": REASON, "author": "A. Nother"}
-    shown = judged.promote(judged.run(), "--name", "despite", "--override-reason", REASON, "--author", "A. Nother").stdout
+    shown = judged.promote(
+        judged.run(), "--name", "despite", "--override-reason", REASON, "--author", "A. Nother"
+    ).stdout
     assert f"despite FAIL(D3): {REASON}" in shown
 
 

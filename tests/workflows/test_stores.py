@@ -32,7 +32,7 @@ def foreign(path: Path) -> None:
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_only_reads_makes_no_store_of_a_mistyped_name(read, tmp_path):
-    with pytest.raises(StoreError, match=r"typo\.db: there is none yet; .*study"):
+    with pytest.raises(StoreError, match=r"typo\.db does not exist yet; .*study"):
         read(f"sqlite:///{tmp_path / 'typo.db'}")
     assert list(tmp_path.iterdir()) == []
 
@@ -40,7 +40,7 @@ def test_what_only_reads_makes_no_store_of_a_mistyped_name(read, tmp_path):
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_only_reads_fills_no_empty_file(read, tmp_path):
     (tmp_path / "empty.db").touch()
-    with pytest.raises(StoreError, match="there is none yet"):
+    with pytest.raises(StoreError, match="does not exist yet"):
         read(f"sqlite:///{tmp_path / 'empty.db'}")
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 
@@ -49,7 +49,7 @@ def test_what_only_reads_fills_no_empty_file(read, tmp_path):
 def test_another_programs_database_gets_no_tables_of_ours(make, tmp_path):
     foreign(tmp_path / "notes.db")
     before = (tmp_path / "notes.db").read_bytes()
-    with pytest.raises(StoreError, match="a database of something else than MLflow"):
+    with pytest.raises(StoreError, match="a database of another program than MLflow"):
         open_tracker(f"sqlite:///{tmp_path / 'notes.db'}", create=make)
     assert (tmp_path / "notes.db").read_bytes() == before
 
@@ -57,7 +57,7 @@ def test_another_programs_database_gets_no_tables_of_ours(make, tmp_path):
 def test_a_run_of_mlflow_that_is_nowhere_makes_no_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_RUN_ID", "abc")
-    with pytest.raises(StoreError, match="there is none yet"):
+    with pytest.raises(StoreError, match="does not exist yet"):
         trash_launcher_run("list")
     assert list(tmp_path.iterdir()) == []
 
@@ -102,7 +102,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
         ("report", "--study", "tiny", "--out", "again", *store),
         ("study", "tiny", "--dry-run", "--no-timing", *store),
     ]
-    writes = [(*AUDIT, *store), (*TRAIN, *store), ("promote", run, *store), ("optimize", *store)]
+    writes = [(*AUDIT, *store), (*TRAIN, *store), ("promote", run, *store), ("optimize-store", *store)]
     shutil.copytree(copy, cut := workplace / "cut")
     cut_off_a_write(cut / "mlflow.db")
     for folder in (copy, cut):
@@ -110,7 +110,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
     *answers, (code, _, stderr, _) = powerless(
         [*reads, *writes, ("show", run, "--store", f"sqlite:///{cut}/mlflow.db")], workplace
     )
-    assert code == 2 and "its last write was cut off" in stderr and "let its owner run" in stderr, stderr
+    assert code == 2 and "its last write was interrupted" in stderr and "let its owner run" in stderr, stderr
     for verb, (code, stdout, stderr, exception) in zip([*reads, *writes], answers, strict=True):
         expected = 2 if verb in writes else 0
         assert code == expected, (verb, code, stdout, stderr, exception)
@@ -146,7 +146,7 @@ def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_orig
     shutil.copy(original / "mlflow.db", copy)
     before, run, store = contents(original), runs(copy)["dfa"], ("--store", f"sqlite:///{copy}/mlflow.db")
     shown = call("show", run, *store)
-    expected = f"none of its files is where they are looked for, {copy}/mlartifacts/fa_registry/{run}/artifacts"
+    expected = f"none of its files exists where they are expected, {copy}/mlartifacts/fa_registry/{run}/artifacts"
     assert shown.exit_code == 3 and expected in shown.stderr and str(original) in shown.stderr, shown.output
     row = artifacts_row(copy)
     assert not row["ok"] and "4 of 4 runs have no files" in row["found"] and str(original) in row["found"]

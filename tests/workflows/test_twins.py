@@ -17,7 +17,9 @@ TWIN = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
 @pytest.fixture
 def twin_trained(registry):
-    result = registry("study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
+    result = registry(
+        "study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu"
+    )
     assert result.exit_code == 0, result.output
     return registry
 
@@ -74,5 +76,7 @@ def test_a_twin_whose_runs_another_study_trained_is_found_too(twin_trained, work
 
 
 def test_verify_takes_a_twin_too(twin_trained):
-    result = twin_trained("verify", "--study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--device", "cpu")
+    result = twin_trained(
+        "verify", "--study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--device", "cpu"
+    )
     assert result.exit_code == 0, result.output

@@ -40,7 +40,6 @@ from fa_registry.reporting.report_values import (
 )
 from fa_registry.reporting.view_models import (
     AuditRow,
-    NearSettingRow,
     ChangedEdition,
     Count,
     EditionComparison,
@@ -52,6 +51,7 @@ from fa_registry.reporting.view_models import (
     IntegrityRow,
     Judged,
     Link,
+    NearSettingRow,
     SettingFigures,
     SettingTable,
     Truncated,

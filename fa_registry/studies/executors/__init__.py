@@ -1,4 +1,4 @@
-"""Ways to run many jobs, one file each: here, side by side on one card, or by another package on a cluster."""
+"""Ways to run many jobs, one module each: in processes, in turns on one card, or on a cluster."""
 
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies.executors.base import Executor

@@ -1,4 +1,4 @@
-"""Local executor: each job in a process of this machine, so that a method that ends its process costs its own run alone.
+"""Local executor: each job in a process, so that a method that ends its process ends one run.
 
 A stop request (Ctrl-C) lets every running job end at its next safe point; jobs that have not begun are dropped.
 """
@@ -27,7 +27,7 @@ from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
-    """Jobs in `at_once` processes, in one too where it is one; a job pins its own CPU threads."""
+    """Jobs in `at_once` processes, also if that is one; a job pins its own CPU threads."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -42,9 +42,9 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
 
 
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink) -> None:
-    """Call task(job, stop, report) for every job; `tell` hears every event, here. `task` can be pickled.
+    """Call task(job, stop, report) for every job; `tell` receives every event in this process.
 
-    With one process it is this one, for work that nobody else's code can end.
+    With one process, jobs run in this process, for work that no third-party code can end. `task` must be picklable.
     """
     if processes > 1 and len(jobs) > 1:
         supervise(jobs, task, processes, stop, tell)
@@ -60,10 +60,10 @@ def _report(tell: EventSink, index: int, value: Any) -> None:
 
 @contextmanager
 def stop_on_signal(numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[Callable[[], bool]]:
-    """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once.
+    """Treat the first SIGINT or SIGTERM as a request to stop; a second SIGINT interrupts at once.
 
-    A SIGTERM is meant for the whole program: what handles it outside hears of it when the block has ended. Outside the main
-    thread, where Python lets nobody hear signals, nothing is requested. numbers: of the signals that request.
+    Yields a function that returns whether a stop was requested. A SIGTERM is for the whole program, so the outer handler is called
+    when the block has ended. Outside the main thread, where Python delivers no signals, nothing is requested. numbers: the signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -1,8 +1,9 @@
-"""Ray: jobs in processes of a Ray cluster, on its machines; the store says what is trained, Ray only where.
+"""Executor for Ray: jobs in processes of a Ray cluster.
 
-Each process is an actor that does its jobs in a thread and tells what they tell when it is asked: no job ever waits for Ray, which
-would give its CPU to another meanwhile. An actor goes on with the next batch, so that it imports torch once. When this process
-ends, Ray ends its actors: their runs are closed after their lease, and the same command goes on (docs/many-machines.md).
+The store decides what is trained, Ray only where. Each process is an actor that runs its jobs in a thread and returns their
+messages on request: no job waits for Ray, which would give its CPU to another job meanwhile. An actor also runs the next batch, so
+that it imports torch only once. When this process ends, Ray ends its actors: their runs are closed after their lease, and the same
+command resumes them (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ from fa_registry.studies.executors.base import (
 from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
 from fa_registry.studies.worker_processes import Message, log_to
 
-ALONE = "local"  # Ray's word for a cluster of this machine alone, made for this process
-RUNNING = "auto"  # and for the one that was started on this machine
+ALONE = "local"  # Ray's name for a cluster of this machine only, created for this process
+RUNNING = "auto"  # Ray's name for the cluster that was started on this machine
 ADDRESS = re.compile(r"(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
-ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself asks for minutes
-SETTINGS = b"\4"  # what follows the length in the first answer of whoever speaks HTTP/2, as gRPC does
+ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself retries for minutes
+SETTINGS = b"\4"  # follows the length in the first answer of an HTTP/2 server, such as gRPC
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0" * 5  # RFC 9113, section 3.4
-LOOKS = 120.0  # seconds that its machines may take to say what is installed there
+LOOKS = 120.0  # seconds in which its machines must report their versions
 STORE_BYTES = (
-    100_000_000  # of a cluster of our own for its objects, which are small; Ray would take a third of the memory
+    100_000_000  # for the objects of a cluster of this machine, which are small; Ray's default is a third of the memory
 )
-BROKEN = "broken"  # what a process tells that could do nothing at all
+BROKEN = "broken"  # message of a process that could not start any job
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}  # no news of us to its makers, no tip
+}  # no usage statistics, no tip
 
 
 class Ray(Executor):
-    """Jobs on a Ray cluster, a process a job, or a card; see docs/many-machines.md."""
+    """Jobs on a Ray cluster, one process per job or card; see docs/many-machines.md."""
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Why it cannot run jobs: what is not installed, no address, nobody who answers there."""
+        """Return why it cannot run jobs: missing package, wrong address, or no server that answers."""
         address = _address(resources)
         found = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
@@ -70,7 +71,7 @@ class Ray(Executor):
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
-        """Connected to the cluster, whose machines have the same versions as this one and room for a job."""
+        """Connect to the cluster, and check its machines' versions and its capacity for a job."""
         with _connected(_address(resources)):
             import ray
 
@@ -82,7 +83,7 @@ class Ray(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Each batch in an actor, as soon as the cluster has room for one."""
+        """Run each batch in an actor, as soon as the cluster has capacity for one."""
         with _connected(_address(resources)):
             import ray
 
@@ -99,7 +100,7 @@ def _address(resources: JobResources) -> str:
 
 
 def _unanswered(host: str, port: int) -> str:
-    """Who does not answer there as Ray would: Ray itself asks on for minutes, of another server too. Empty where it answers."""
+    """Return why no Ray server answers there, else empty; Ray itself would retry for minutes."""
     try:
         with socket.create_connection((host, port), ANSWERS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
@@ -107,17 +108,17 @@ def _unanswered(host: str, port: int) -> str:
             connection.sendall(HELLO)
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
-        return f"nobody answers ({error})"
+        return f"no server answers ({error})"
     return (
         ""
         if answer[3:4] == SETTINGS
-        else "another server than Ray's (6379, unless `ray start --port` named one) answers"
+        else "a server other than Ray's (6379, unless `ray start --port` named another port) answers"
     )
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
-    """Connected to a cluster inside; nothing is changed where this process is connected already."""
+    """Connect to a cluster within the context, unless this process is already connected."""
     import ray
 
     if ray.is_initialized():
@@ -125,7 +126,7 @@ def _connected(address: str) -> Iterator[None]:
         return
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    ray._private.worker._worker_logs_enabled = False  # what goes wrong in the cluster it prints on standard output
+    ray._private.worker._worker_logs_enabled = False  # otherwise Ray prints the cluster's errors on standard output
     own = {"object_store_memory": STORE_BYTES, "include_dashboard": False} if address == ALONE else {}
     received = signal.getsignal(signal.SIGTERM)
     try:
@@ -135,11 +136,11 @@ def _connected(address: str) -> Iterator[None]:
             f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, give --address "
             f"HOST:PORT, or --address {ALONE} for one of this machine alone"
         ) from error
-    except (RuntimeError, ValueError) as error:  # another Python or Ray than the cluster's
+    except (RuntimeError, ValueError) as error:  # Python or Ray differ from the cluster's
         raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, received)  # Ray takes it for itself
+            signal.signal(signal.SIGTERM, received)  # Ray installs its own handler
     try:
         yield
     finally:
@@ -147,13 +148,13 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _needs(resources: JobResources) -> dict[str, float]:
-    """What one process takes, in Ray's words: its jobs share a card and, in turns of one thread, the CPUs of one job."""
+    """Return a process's resources: its jobs share a card and, in turns, the CPUs of one job."""
     needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
     return {name: amount for name, amount in needed.items() if amount}
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
-    """How many jobs the cluster can run at a time, whoever else uses it now; UsageError where it is none."""
+    """Return the number of jobs that fit on the whole cluster; raise UsageError if none fits."""
     needs = _needs(resources)
     processes = sum(
         min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
@@ -161,8 +162,8 @@ def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
     if not processes:
         largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in needs}
         raise UsageError(
-            f"executor ray: no machine of the cluster ({len(nodes)}) has room for a process of {_amounts(needs)}; the most that "
-            f"one has is {_amounts(largest)}. Ask for less (--cpus-per-run, --gpus-per-run, --memory), or add machines"
+            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process of {_amounts(needs)}; the "
+            f"maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
         )
     return processes * resources.in_turns
 
@@ -173,7 +174,7 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
-    """UsageError where a machine of Ray's list has other versions than `here`, or does not say."""
+    """Raise UsageError if a machine of Ray's list has other versions than `here`, or does not report them."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -189,7 +190,7 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
         try:
             problems.append(unequal(here, ray.get(answer, timeout=0), host))
         except ray.exceptions.GetTimeoutError:
-            problems.append(f"{host} did not say within {LOOKS:.0f} s what is installed there")
+            problems.append(f"{host} did not report within {LOOKS:.0f} s what is installed there")
         except ray.exceptions.RayError as error:
             problems.append(f"{host} cannot import fa_registry ({_text(error)}); install there what is installed here")
     if found := [problem for problem in problems if problem]:
@@ -197,13 +198,13 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
 
 
 def _text(error: BaseException) -> str:
-    """What Ray says, in one line, without the ids that it lists."""
+    """Return Ray's message in one line, without the ids that it lists."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     return " ".join(lines[-2:])[:400]
 
 
 class _Actor(RemoteProcess):
-    """A batch in an actor: one that is idle, or a new one."""
+    """A batch in an actor: an idle actor, or a new one."""
 
     def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
         self._idle = idle
@@ -229,7 +230,7 @@ class _Actor(RemoteProcess):
 
 
 class _Process:
-    """An actor as this process knows it: its handle, and its answers to come, that it has begun and what it has told."""
+    """A local view of an actor: its handle, and its pending answers (that it began, and messages)."""
 
     def __init__(self, resources: JobResources):
         import ray
@@ -241,7 +242,7 @@ class _Process:
                 num_cpus=needs.get("CPU", 0),
                 num_gpus=needs.get("GPU", 0),
                 memory=needs.get("memory"),
-                max_concurrency=3,  # one waits in `told`, one asks to stop, one begins
+                max_concurrency=3,  # one thread waits in `reported`, one handles a stop request, one begins
                 scheduling_strategy="SPREAD",
             )
             .remote()
@@ -249,11 +250,11 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Its answer comes first: of one that a job ended at once it has to be known that it had begun."""
+        """Start a batch; its answer is first, so that the start is known if a job ends the process."""
         self._answers.insert(0, self.handle.begin.remote(message))
 
     def reported(self) -> list[Message]:
-        """See Placed."""
+        """See RemoteProcess."""
         import ray
 
         ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
@@ -274,7 +275,7 @@ class _Process:
 
 
 class _Worker:
-    """In the cluster: the process itself."""
+    """The process itself, in the cluster."""
 
     def __init__(self) -> None:
         self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -292,7 +293,7 @@ class _Worker:
             self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
 
     def reported(self) -> list[Message]:
-        """All that was told since the last time, at least one."""
+        """Return all messages since the last call; wait for at least one."""
         messages = [self._told.get()]
         while not self._told.empty():
             messages.append(self._told.get())

@@ -1,7 +1,7 @@
-"""Side by side: several jobs in turns in this process, so that one card works for all of them while each waits for nobody.
+"""Executor that runs several jobs in turns in this process, so that one card works for all of them.
 
-A job is a generator that yields where it has handed work to the card. One thread does it all: a job's numbers cannot depend on
-who runs beside it, and no two captures of a CUDA graph meet.
+A job is a generator that yields when it has given work to the card. One thread runs all jobs: a job's numbers cannot depend on the
+jobs next to it, and two captures of a CUDA graph never overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AT_WORK = object()
 
 
 class SideBySide(Executor):
-    """`at_once` jobs in turns, all in this process and on its one number of CPU threads."""
+    """`at_once` jobs in turns, all in this process and with its number of CPU threads."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -36,7 +36,7 @@ class SideBySide(Executor):
 
 
 def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, tell: EventSink) -> None:
-    """Go through work(job, stop, report) of every job, `count` at a time in turns; `tell` hears every event."""
+    """Run work(job, stop, report) for every job, `count` at a time in turns; `tell` receives every event."""
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}
     try:
@@ -53,7 +53,7 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
                     del at_work[index]
                     tell(event)
     finally:
-        for unfinished in at_work.values():  # interrupted at once: each writes down that it was
+        for unfinished in at_work.values():  # after an immediate interrupt: each job records it
             unfinished.close()
 
 
@@ -62,7 +62,7 @@ def _reporter(index: int, tell: Callable[[JobEvent], None]) -> Callable[[Any], N
 
 
 def _step(steps: Generator[None, None, Any]) -> Any:
-    """Take the job to its next yield; its result, or AT_WORK where it has not ended."""
+    """Advance the job to its next yield; return its result, or AT_WORK if it has not ended."""
     try:
         next(steps)
     except StopIteration as finished:

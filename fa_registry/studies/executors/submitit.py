@@ -1,7 +1,8 @@
-"""submitit: jobs as jobs of a batch system, Slurm's above all; the store says what is trained, Slurm only where and when.
+"""Executor for submitit: jobs of a batch system, mainly Slurm.
 
-A process tells what its jobs tell in a file of a folder that all machines share, the current one's `.fa_registry`; it looks there
-too whether it shall stop. What has begun goes on when this process ends, and is found complete by the same command.
+The store decides what is trained, Slurm only where and when. A process writes its jobs' messages to a file in a folder that all
+machines share: `.fa_registry` in the current folder. It also checks there for a stop request. Running jobs continue when this
+process ends, and the same command finds them complete.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, 
 from fa_registry.studies.worker_processes import Message, log_to
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
-MOST = 256  # processes of ours that wait in Slurm's queue or run, at a time
-MINUTES = 1440  # that a process may take; SBATCH_TIMELIMIT, as every SBATCH_ variable, says otherwise
-LENGTH = 8  # bytes before each message that say how many it has
-LOOKS = 1.0  # seconds between two looks whether a process shall stop
-ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is up; others need the machine
+MOST = 256  # processes that wait in Slurm's queue or run, at a time
+MINUTES = 1440  # time limit of a process; SBATCH_TIMELIMIT overrides it, as every SBATCH_ variable does
+LENGTH = 8  # bytes of the length before each message
+LOOKS = 1.0  # seconds between two checks for a stop request
+ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is over; others need the machine
 
 
 class Submitit(Executor):
-    """Jobs as Slurm's, or as processes of this machine that submitit starts; see docs/many-machines.md."""
+    """Jobs of Slurm, or of processes on this machine that submitit starts; see docs/many-machines.md."""
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Why it cannot run jobs: what is not installed, or an address that is no batch system's name."""
+        """Return why it cannot run jobs: missing package, or an address that is no batch system's name."""
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
             found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
         elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
             found.append(
-                f"address: there is no Slurm on this machine (no sbatch); --address {HERE} takes this machine alone"
+                f"address: there is no Slurm on this machine (no sbatch); --address {HERE} uses only this machine"
             )
         return found
 
@@ -70,10 +71,10 @@ class Submitit(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Each batch as a job of the batch system."""
+        """Run each batch as a job of the batch system."""
         import submitit
 
-        submitit.core.logger.get_logger().handlers.clear()  # they print on standard output
+        submitit.core.logger.get_logger().handlers.clear()  # its handlers print on standard output
         shared = Path.cwd() / ".fa_registry"
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
@@ -86,7 +87,7 @@ def _cluster(resources: JobResources) -> str:
 
 
 class _Submitted(RemoteProcess):
-    """A batch as one job of the batch system, with a folder of its own."""
+    """A batch as one job of the batch system, with a separate folder."""
 
     def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
@@ -108,17 +109,17 @@ class _Submitted(RemoteProcess):
         try:
             self._job = executor.submit(_work, str(self._folder), message)
         except Exception as error:
-            raise UsageError(f"executor submitit: {_cluster(resources)} takes no job: {error}") from error
+            raise UsageError(f"executor submitit: {_cluster(resources)} accepts no job: {error}") from error
 
     def reported(self) -> list[Message]:
-        gone = self._job.done()  # asked first: who leaves in between may have told of its end
+        gone = self._job.done()  # checked first: a process that ends in between may have written its last messages
         messages = self._messages()
         if gone and not messages:
-            raise ProcessLost(f"ended ({self._job.state}); its words are in {self._job.paths.stderr}")
+            raise ProcessLost(f"ended ({self._job.state}); its messages are in {self._job.paths.stderr}")
         return messages
 
     def _messages(self) -> list[Message]:
-        """What has been written since; of a message that is not whole yet nothing."""
+        """Return the new messages; an incomplete one is left for the next call."""
         found, path = [], self._folder / "told"
         if not path.exists():
             return found
@@ -136,7 +137,7 @@ class _Submitted(RemoteProcess):
         (self._folder / "stop").touch()
 
     def leave(self, more: bool) -> None:
-        while not self._job.done():  # it writes its last lines into the folder
+        while not self._job.done():  # until then it writes its last lines into the folder
             time.sleep(LOOKS / 10)
 
     def end(self) -> None:
@@ -163,7 +164,7 @@ def _work(folder: str, message: bytes) -> None:
 
 
 class _Asked:
-    """The stop of a batch: by a signal, or by a file, which is looked for now and then."""
+    """The stop check of a batch: a signal, or a file, whose existence is checked once per LOOKS seconds."""
 
     def __init__(self, file: Path, asked: StopCheck):
         self._file, self._asked, self._next = file, asked, 0.0
@@ -172,7 +173,7 @@ class _Asked:
     def __call__(self) -> bool:
         if not self._found and time.monotonic() >= self._next:
             self._next = time.monotonic() + LOOKS
-            with suppress(OSError):  # the shared disk does not answer now
+            with suppress(OSError):  # the shared disk may not answer
                 self._found = self._file.exists()
         return self._found or self._asked()
 
