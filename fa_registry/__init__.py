@@ -53,7 +53,7 @@ _HOMES = {
     "adapt": "fa_registry.architectures",
     "alignment": "fa_registry.published_api",
     "diagnose": "fa_registry.published_api",
-    "load_model": "fa_registry.published_api.loading",
+    "load_model": "fa_registry.published_api.model_loader",
     "frozen_control": "fa_registry.training.frozen",
     "torchvision": "fa_registry.datasets._files",
     "track": "fa_registry.workflows.track",

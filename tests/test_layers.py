@@ -158,7 +158,7 @@ def test_help_loads_nothing_heavy():
     ("module", "spared"),
     [
         ("fa_registry.workflows.inspect_runs", ["matplotlib", "torch"]),  # lists of runs, optimize
-        ("fa_registry.workflows.plugin_listing", ["matplotlib", "mlflow", "pandas"]),  # lists of what there is, cards
+        ("fa_registry.workflows.plugin_list", ["matplotlib", "mlflow", "pandas"]),  # lists of what there is, cards
     ],
 )
 def test_who_only_looks_waits_for_nothing_that_it_does_not_use(module, spared):

@@ -66,12 +66,12 @@ class JudgedUnit:
     """Runs that one threshold judges together: one run, or all runs of a method for a rule over seeds.
 
     Args:
-        `beside`: The controls that they are compared with.
+        `control_records`: The controls that they are compared with.
     """
 
     method: MethodRuns
     runs: tuple[RunAudit, ...]
-    beside: Mapping[str, RunRecord]
+    control_records: Mapping[str, RunRecord]
     limit: RuleLimit
     edition: Edition
     waivers: tuple[Waiver, ...]
@@ -90,10 +90,10 @@ class JudgedUnit:
         reading = take(condition.quantity, condition.take, first.record.measurements)[0]
         if not rule.reference or condition.quantity != rule.quantity:
             return (reading,)
-        last_block = last_block_controls(self.beside.values()).get(
+        last_block = last_block_controls(self.control_records.values()).get(
             (first.record.spec.setting.identity, first.record.spec.seed)
         )
-        case = RunWithControl(first.record, self.beside.get(first.frozen_run_id), last_block=last_block)
+        case = RunWithControl(first.record, self.control_records.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
         for one in (reading, reference):
             if one.value is None:
@@ -118,7 +118,7 @@ class JudgedUnit:
         moved = overridden(single, {self.limit.name: threshold})
         bare = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
         looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*bare, *self.beside.values()), moved, looks=looks)[: len(bare)]
+        audits = judge_all((*bare, *self.control_records.values()), moved, looks=looks)[: len(bare)]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
 
     def _finding(self, run: RunAudit) -> Finding:
@@ -148,8 +148,8 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
         for runs in members:
             references = {finding.reference_run_id for run in runs for finding in run.findings}
             ids = sorted((references | {run.frozen_run_id for run in runs}) & records.keys())
-            beside = {run_id: records[run_id] for run_id in ids}
-            found.append(JudgedUnit(method, runs, beside, limit, edition, report.waivers))
+            control_records = {run_id: records[run_id] for run_id in ids}
+            found.append(JudgedUnit(method, runs, control_records, limit, edition, report.waivers))
     return tuple(found)
 
 

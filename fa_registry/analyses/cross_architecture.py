@@ -52,8 +52,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Return every method on every network with its margin over frozen, and the settings of each verdict."""
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
-    beside = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
-    rows = tuple(_row(method, beside) for method in methods)
+    controls = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
+    rows = tuple(_row(method, controls) for method in methods)
     by_label: dict[str, list[tuple[MethodRuns, Mapping[str, AnalysisCell]]]] = {}
     for method, row in zip(methods, rows, strict=True):
         by_label.setdefault(method.label, []).append((method, row))
@@ -71,11 +71,11 @@ def _network(method: MethodRuns) -> str:
     return method.runs[0].record.spec.architecture
 
 
-def _row(method: MethodRuns, beside: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
+def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
     accuracy = scalar("accuracy")
 
     def control(record: RunRecord) -> Reading:
-        found = beside.get(record.run_id)
+        found = controls.get(record.run_id)
         return accuracy(found) if found else Reading(None, NO_CONTROL)
 
     def margin(record: RunRecord) -> Reading:

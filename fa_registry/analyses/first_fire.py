@@ -18,7 +18,7 @@ from fa_registry.analyses.base import (
 )
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.reductions import trajectory
-from fa_registry.protocol.replayed import series_label
+from fa_registry.protocol.replay_summary import series_label
 from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fire
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading, RunAudit

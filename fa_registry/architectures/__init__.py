@@ -1,6 +1,6 @@
 """Networks with one residual stream, one file each; `adapt` for models from elsewhere."""
 
-from fa_registry.architectures._adapted import AdaptedNetwork, adapt, unwrapped
+from fa_registry.architectures._adapter import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Architecture, ArchitectureCard
 from fa_registry.plugin_registry import Catalog
 

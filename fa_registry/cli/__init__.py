@@ -83,7 +83,7 @@ LINE = 66  # largest length of a command's one-line help
 
 
 def _current_option(argument: str, known: Collection[str]) -> str:
-    """Return an argument with an old option name replaced, if the command has the new option and not the old one."""
+    """Return the argument with its old option name replaced, if the command knows the new one."""
     option, equals, value = argument.partition("=")
     new = OLD_OPTIONS.get(option)
     if new is None or option in known or new not in known:

@@ -159,7 +159,9 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
 @JSON
 @examples("diff reports-before reports", "diff before/audit.json after/audit.json --json")
 def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
-    """Show what changed between two audits, each an audit.json or its folder. Exit 0: nothing, 1: something.
+    """Show what changed between two audits, each an audit.json or its folder.
+
+    Exit 0: nothing changed, 1: something did.
 
     Runs are matched by id, and retrained runs by specification.
     """
@@ -261,7 +263,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
     """Yield what the replays prove, with the methods that it applies to."""
-    from fa_registry.protocol.replayed import proof
+    from fa_registry.protocol.replay_summary import proof
 
     alike: dict[str, dict[str, None]] = {}
     for group in printed:

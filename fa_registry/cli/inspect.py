@@ -121,7 +121,7 @@ def list_(family: str, as_json: bool, **asked: Any) -> None:
         return
     if given:
         raise UsageError(f"--{', --'.join(given)}: these options select runs; use `fa-registry list runs`")
-    from fa_registry.workflows.plugin_listing import members
+    from fa_registry.workflows.plugin_list import members
 
     rows = members(family)
     if as_json:
@@ -193,7 +193,7 @@ def _age(since: datetime.timedelta) -> str:
 @examples("info dfa", "info gamma --family diagnostics --json")
 def info(name: str, family: str, as_json: bool) -> None:
     """Show the card of a method, architecture, data set or diagnostic: equations, options, source."""
-    from fa_registry.workflows.plugin_listing import card_of
+    from fa_registry.workflows.plugin_list import card_of
 
     declared = card_of(name, family)
     if as_json:

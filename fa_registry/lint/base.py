@@ -46,7 +46,7 @@ class LintRule(ABC):
     """
 
     card: RuleCard
-    words: tuple[tuple[str, ...], ...] = ()
+    clues: tuple[tuple[str, ...], ...] = ()
 
     @abstractmethod
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
@@ -54,7 +54,7 @@ class LintRule(ABC):
 
     def possible(self, text: str) -> bool:
         """Return whether the text has a word of every group; an import that makes an alias contains the word."""
-        return all(any(word in text for word in group) for group in self.words)
+        return all(any(word in text for word in group) for group in self.clues)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._replaced import (
+from fa_registry.methods._backward_weights import (
     SUPPORTED,
     UNSUPPORTED,
     LayerMatrices,

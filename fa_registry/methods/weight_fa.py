@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
+from fa_registry.methods._backward_weights import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
 from fa_registry.methods.fa import LILLICRAP_2016
 from fa_registry.records import Scalar

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Check, Finding, Reading, RunRecord
-from fa_registry.records.configurations import is_cannot_tell
+from fa_registry.records.configurations import is_undecidable
 from fa_registry.records.manifest_checks import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # used as a rule's code
@@ -80,7 +80,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         text = "the run was trained elsewhere and adopted: no audit can determine which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, text)
     # an author can write another configuration into a run's files: an inconclusive check is a warning, never a pass
-    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
+    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
         required = "the metrics recomputed on this configuration equal the recorded ones within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
     if shared := shared_samples(record):

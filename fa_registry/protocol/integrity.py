@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
-from fa_registry.records.configurations import cannot_tell, described_difference, is_cannot_tell
+from fa_registry.records.configurations import described_difference, is_undecidable, undecidable
 
 ONLY_IN_TRAINING = (
     "loss_train",
@@ -41,7 +41,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if differences:
         found = "; ".join(difference_text(differences))
-        check = cannot_tell(FIGURES, elsewhere, "; ".join([found, *_shortened(absent)]))
+        check = undecidable(FIGURES, elsewhere, "; ".join([found, *_shortened(absent)]))
         return Integrity("unverifiable", (check.detail,), (check,))
     if absent:
         return _integrity("unverifiable", _shortened(absent))
@@ -79,7 +79,7 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     best.
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
-    untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check))
+    untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
     earlier = integrity.details if not differing or integrity.state == "mismatch" else ()
     state = "unverifiable" if untold and integrity.state == "verified" else integrity.state
     state = "mismatch" if differing else state

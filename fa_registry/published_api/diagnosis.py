@@ -250,7 +250,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
     if audit.verdict.outcome != "fail" or not word.endswith(":"):
         return audit.verdict.label
     fired = [finding for finding in audit.findings if finding.gating and finding.outcome == "fail"]
-    text = ["".join(words for *_, words in _flag_of(finding.quantity)) or finding.title for finding in fired]
+    text = ["".join(flag_text for *_, flag_text in _flag_of(finding.quantity)) or finding.title for finding in fired]
     return f"{word} {'; '.join(dict.fromkeys(text))}"
 
 

@@ -9,7 +9,7 @@ from fa_registry.text_safety import escape_to_one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # not recorded by older releases
-CANNOT_TELL = "cannot tell here"  # start of an inconclusive check's detail
+UNDECIDABLE = "cannot tell here"  # start of an inconclusive check's detail
 # Subjects of the checks that may be inconclusive and then warn.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
 LONGEST = 150  # characters of a recorded setting that a message repeats
@@ -45,7 +45,7 @@ def _value(name: str, value: Scalar | None) -> str:
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
-def cannot_tell(subject: str, elsewhere: str, found: str, **more: int) -> Check:
+def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
     """Return an inconclusive check.
 
     Args:
@@ -54,9 +54,9 @@ def cannot_tell(subject: str, elsewhere: str, found: str, **more: int) -> Check:
         found: what the check found.
         more: further fields of the Check.
     """
-    return Check(subject, "not possible", f"{CANNOT_TELL}: {elsewhere}; {found}", elsewhere=True, **more)
+    return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
 
 
-def is_cannot_tell(check: Check) -> bool:
+def is_undecidable(check: Check) -> bool:
     """Return whether a check that every run must pass was inconclusive on another configuration."""
     return check.subject in ASKED and check.outcome == "not possible" and check.elsewhere

@@ -10,7 +10,7 @@ from functools import cached_property
 from fa_registry.metrics import Known, kind_of, metrics_of_cards, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
-from fa_registry.protocol.replayed import proof
+from fa_registry.protocol.replay_summary import proof
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import (
     AuditReport,

@@ -20,7 +20,7 @@ from fa_registry.metrics import (
     quantity_of,
 )
 from fa_registry.protocol.operators import margin_pp
-from fa_registry.protocol.replayed import as_logged
+from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
 from fa_registry.reporting.view_models import (
     ControlRow,

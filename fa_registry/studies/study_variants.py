@@ -17,6 +17,7 @@ SCALING = "epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
 OF_A_SET = "random_targets"
 LARGEST = 1_000_000
+OPTIONS = {"data": "replace-dataset", "scale": "scale"}  # override → option of the command line
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,8 @@ class StudyVariant:
 
     @property
     def description(self) -> str:
-<<<<<<< HEAD
-        """As it is typed: `--replace-dataset digits --scale 0.02`; empty for the study itself."""
-=======
-        """The variant as command-line options, `--data digits --scale 0.02`; empty for the study itself."""
->>>>>>> h2
-        return " ".join(f"--{name} {value}" for name, value in self.overrides.items())
+        """The variant as options, `--replace-dataset digits --scale 0.02`; empty for the study itself."""
+        return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:
         """Return the data set that replaces `name`."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics import eval_mode
-from fa_registry.methods._replaced import backward_std, key, layer_weights
+from fa_registry.methods._backward_weights import backward_std, key, layer_weights
 from fa_registry.methods.base import CreditInputs, HasFeedbackRule
 from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import generator

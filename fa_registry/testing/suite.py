@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fa_registry import methods
 from fa_registry.architectures.base import Architecture
 from fa_registry.errors import UsageError, unknown_name_text
-from fa_registry.methods._replaced import backward_through
+from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
 from fa_registry.records import Scalar
 from fa_registry.testing import contract_checks

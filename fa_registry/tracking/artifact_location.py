@@ -54,9 +54,9 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
     experiment, own, rest = str(folder).partition(f"/{run_id}/artifacts")
-    beside = _neighbour(experiment, database) if database else None
-    if beside:
-        root, name = beside
+    sibling = _neighbour(experiment, database) if database else None
+    if sibling:
+        root, name = sibling
         folder = join_safely(root, f"{name}{own}{rest}")  # the root may itself be a link, to a larger disk
     _check_own(Path(os.path.realpath(folder)), run_id)
     return folder
@@ -90,8 +90,8 @@ def check_location(location: str, store: str) -> None:
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
         folder = _path(location)
-        beside = _neighbour(str(folder), database)
-        check_inside_store(beside[0] / beside[1] if beside else folder, store)
+        sibling = _neighbour(str(folder), database)
+        check_inside_store(sibling[0] / sibling[1] if sibling else folder, store)
 
 
 def resolve_artifact(folder: Path, recorded: str) -> str:
@@ -165,10 +165,10 @@ def placed(database: Path) -> ArtifactLocations:
 
 def _moved(uri: str, database: Path) -> tuple[str, str] | None:
     """Return an experiment's address up to the artifact root, as recorded and as it is now."""
-    beside = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
-    if not beside or not os.path.isdir(beside[0]):
+    sibling = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
+    if not sibling or not os.path.isdir(sibling[0]):
         return None
-    root, name = beside
+    root, name = sibling
     old = uri.rsplit("/", name.count("/") + 1)[0]
     if not old.endswith(f"/{root.name}") or (os.path.isdir(_path(old)) and os.path.samefile(_path(old), root)):
         return None

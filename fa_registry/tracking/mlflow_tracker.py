@@ -212,8 +212,8 @@ class MlflowTracker(Tracker):
         now = int(time.time() * 1000)
         # equal points of an equal time are stored once: points whose response was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
-        beside = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
-        metrics = list(_batches(timed, BATCH - beside))
+        other_items = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
+        metrics = list(_batches(timed, BATCH - other_items))
         named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         named = [[]] * (len(metrics) - len(named)) + named
         given = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)

@@ -19,7 +19,7 @@ TAG_STUDY = "fa.study"
 TAG_STUDY_RUN = "fa.study_run"  # the study's own run that this one was trained for
 TAG_SETTING = "fa.setting"
 TAG_METHOD = "fa.method"  # its label without options
-TAG_TWIN = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
+TAG_VARIANT = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
 TAG_STATUS = (
     "fa.status"  # running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
 )

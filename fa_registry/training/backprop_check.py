@@ -94,9 +94,9 @@ def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -
     # without the penalty, whose gradient is the same under every method
     plain = dataclasses.replace(task, spec=dataclasses.replace(task.spec, penalty=0.0))
     noise = generator(task.spec.seed, "noise", task.device)
-    inputs, credits, states = measured_credits(Trial.beside(plain, noise), images, labels)
-    own = gradients_by_credits(Trial.beside(plain, noise), images, labels, credits, states)
-    exact = gradients_by_credits(Trial.beside(plain, noise), images, labels, inputs.gradients, replaced=False)
+    inputs, credits, states = measured_credits(Trial.copy_of(plain, noise), images, labels)
+    own = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, credits, states)
+    exact = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, inputs.gradients, replaced=False)
     found = {}
     for site in sites:
         credit = task.network.spread(credits[site], inputs.hidden[site])

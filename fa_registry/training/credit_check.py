@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network, noisy
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import PluginError
-from fa_registry.methods._replaced import backward_through
+from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods.base import (
     CreditInputs,
     HasOwnStates,
@@ -60,7 +60,7 @@ class Trial:
     noise: torch.Generator
 
     @classmethod
-    def beside(cls, task: Task, noise: torch.Generator) -> Trial:
+    def copy_of(cls, task: Task, noise: torch.Generator) -> Trial:
         """Return a copy of the task as it is now, without its gradients."""
         network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
         for module in (network, feedback):

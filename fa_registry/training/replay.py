@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fa_registry import diagnostics
 from fa_registry.diagnostics import eval_mode
 from fa_registry.records import Check, Measurements, Reading, Scalar
-from fa_registry.records.configurations import cannot_tell
+from fa_registry.records.configurations import undecidable
 from fa_registry.training.epoch_chain import linked, state_digest
 from fa_registry.training.measuring import measure, test_accuracy
 from fa_registry.training.probe_context import conventions_of_task
@@ -103,7 +103,7 @@ class EpochComparison:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
         ends = f"replayed from the specification, the test accuracy is {reached:.4f}, recorded is {recorded:.4f}"
         if abs(reached - recorded) > SAME_ACCURACY:
-            return cannot_tell(WHOLE, elsewhere, ends, **done)
+            return undecidable(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)
 
     def check(self, steps: int, final: str) -> Check:

@@ -20,7 +20,7 @@ from fa_registry.errors import join_names
 from fa_registry.jsonio import describe_value
 from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
 from fa_registry.records import Check
-from fa_registry.records.configurations import cannot_tell
+from fa_registry.records.configurations import undecidable
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.credit_check import (
@@ -172,12 +172,12 @@ def credit_in_training(task: Task) -> Check:
     """
     if task.method.end_to_end:
         return Check("training credit", "agrees", "trained end to end")
-    trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
+    trial = Trial.copy_of(task, generator(task.spec.seed, "noise", task.device))
     images, labels = task.eval_batch
     draw = generator(task.spec.seed, "method", task.device)
     trained = trained_gradients(trial, images, labels, draw, progress=0.5)
     complaint = changed_weights(task.network, trial.network)
-    complaint = complaint or objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
+    complaint = complaint or objection(Trial.copy_of(task, trial.noise), images, labels, trained, judge_bp=False)
     if complaint:
         return Check("training credit", "differs", f"at the final weights: {complaint}")
     return Check("training credit", "agrees", "training and measuring get the same credit at the final weights")
@@ -194,7 +194,7 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
     if sealed.exact:
         return Check(subject, "differs", "the seed gives other tensors than those whose digest is recorded")
     if sealed.elsewhere:
-        return cannot_tell(subject, sealed.elsewhere, OTHER_DRAW)
+        return undecidable(subject, sealed.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)
 
 
@@ -252,7 +252,7 @@ def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: b
     """
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", found)
-    return cannot_tell(subject, sealed.elsewhere, found)
+    return undecidable(subject, sealed.elsewhere, found)
 
 
 def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
@@ -338,7 +338,7 @@ class _Replay:
 
     def __init__(self, task: Task, sealed: SealedTraining, steps: int):
         """Copy the task, which is not changed, for the replay."""
-        trial = Trial.beside(task, generator(task.spec.seed, "noise", task.device))
+        trial = Trial.copy_of(task, generator(task.spec.seed, "noise", task.device))
         self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
         self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
@@ -386,7 +386,7 @@ class _Replay:
 
     def _before(self) -> tuple[Trial, torch.Generator]:
         draws = self._trainer.generators
-        return Trial.beside(self._task, draws["noise"]), copied(draws["augmentation"])
+        return Trial.copy_of(self._task, draws["noise"]), copied(draws["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
         """Compare the gradients that the last step has left with those of the measured credits."""

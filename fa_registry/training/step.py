@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures.base import Network
+from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods._relaxation import quiet
-from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
 from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
 from fa_registry.training.controls import learns

@@ -122,8 +122,10 @@ def run_audit(
     tracker = open_tracker(place.store, create=False, write=True)
     adopted = mlflow_run_in_progress() if adopt else ""
     selection = select_runs(tracker, chosen)
-    beside = tracker.with_experiment(selection.runs[0].experiment)  # the audit is logged in the experiment of its runs
-    beside.check_place()
+    audit_tracker = tracker.with_experiment(
+        selection.runs[0].experiment
+    )  # the audit is logged in the experiment of its runs
+    audit_tracker.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
         remark = f"The study's own file names waivers: {Path(named).name} next to it."
@@ -134,12 +136,12 @@ def run_audit(
     out = Path(pages.out)
     with rendered(report, out, pages.own_templates) as (folder, names):
         rendered_by = renderer(pages.own_templates)
-        audit_run_id, page = log_audit(beside, report, folder, selection, adopted, rendered_by)
+        audit_run_id, page = log_audit(audit_tracker, report, folder, selection, adopted, rendered_by)
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
     written = tuple(out / name for name in names)
-    return AuditResult(report, written, audit_run_id, code, in_browser(beside.uri, page))
+    return AuditResult(report, written, audit_run_id, code, in_browser(audit_tracker.uri, page))
 
 
 def checked_audit(

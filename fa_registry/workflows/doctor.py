@@ -29,7 +29,7 @@ from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.cleanup import KINDS, close, stale_items
 from fa_registry.workflows.coordination import at_work_elsewhere, host_of, observe_heartbeats, without_heartbeat
-from fa_registry.workflows.plugin_listing import PLUGGED, check_plugin_imports
+from fa_registry.workflows.plugin_list import PLUGGED, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits

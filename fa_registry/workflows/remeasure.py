@@ -22,7 +22,7 @@ from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
 from fa_registry.protocol.integrity import compare, merged, with_checks
-from fa_registry.protocol.replayed import WHOLE
+from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.records import (
     Check,
     Exclusion,

@@ -153,17 +153,19 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
     study = chosen.as_asked
     asked = study.twin.description or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
-    variant = next((run.tags[schema.TAG_TWIN] for run in newest_first(trained) if schema.TAG_TWIN in run.tags), "")
+    variant = next(
+        (run.tags[schema.TAG_VARIANT] for run in newest_first(trained) if schema.TAG_VARIANT in run.tags), ""
+    )
     if not variant:
         return study, []
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
     try:
-        trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_TWIN}"))
+        trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
     except ValueError as error:
         raise IntegrityError(
-            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are intact, "
+            f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}; the runs are intact, "
             "choose them by --experiment or --run"
         ) from error
     text = trained_variant.twin.description

@@ -309,7 +309,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 def _marks(study: Study) -> dict[str, str]:
     """Return the tags by which an audit recognises which study variant was trained."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
-    return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
+    return kind | ({schema.TAG_VARIANT: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
 
 
 def checked_study(

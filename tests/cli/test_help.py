@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fa_registry import methods
 from fa_registry.cli import GROUPS, main, shell_completion
 from fa_registry.studies import executors, study
-from fa_registry.workflows.plugin_listing import FAMILIES
+from fa_registry.workflows.plugin_list import FAMILIES
 
 
 def test_every_verb_stands_in_one_group_on_one_whole_line():

@@ -9,7 +9,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading
-from fa_registry.records.configurations import CANNOT_TELL, cannot_tell
+from fa_registry.records.configurations import UNDECIDABLE, undecidable
 from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"}
@@ -54,7 +54,7 @@ def test_another_configuration_has_a_tolerance_and_beyond_it_cannot_tell(changed
     close = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.9000000000000001))
     assert close.state == "verified" and "tolerances" in close.details[0]
     far = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.91))
-    assert far.state == "unverifiable" and far.details[0].startswith(f"{CANNOT_TELL}: trained with ")
+    assert far.state == "unverifiable" and far.details[0].startswith(f"{UNDECIDABLE}: trained with ")
     assert "accuracy: logged 0.9, recomputed 0.91" in far.details[0] and far.differences == ()
     assert [(check.subject, check.outcome) for check in far.checks] == [("figures", "not possible")]
     assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.7)).state == "mismatch"
@@ -139,6 +139,6 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     )
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
-    untold = with_checks(before, (cannot_tell("feedback", "trained with x, measured with y", "B_01 differs"),))
-    assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
+    untold = with_checks(before, (undecidable("feedback", "trained with x, measured with y", "B_01 differs"),))
+    assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {UNDECIDABLE}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -11,12 +11,12 @@ from fa_registry.diagnostics.ladder import ROUNDING
 from fa_registry.protocol.tolerances import SAFETY, Tolerance, tolerance_of
 from fa_registry.records import Check
 from fa_registry.records.configurations import (
-    CANNOT_TELL,
     LONGEST,
-    cannot_tell,
+    UNDECIDABLE,
     described_difference,
     differing_settings,
-    is_cannot_tell,
+    is_undecidable,
+    undecidable,
 )
 from fa_registry.training.replay_from_seed import DRAWN, SAME_WAY
 
@@ -93,11 +93,11 @@ def test_a_fingerprint_is_named_where_nothing_else_differs():
 
 
 def test_only_a_check_of_another_configuration_cannot_be_told():
-    check = cannot_tell("figures", "trained with x, measured with y", "gain differs")
-    assert check.detail == f"{CANNOT_TELL}: trained with x, measured with y; gain differs"
-    assert is_cannot_tell(check) and check.outcome == "not possible"
-    assert not is_cannot_tell(Check("figures", "not possible", check.detail))
-    assert not is_cannot_tell(Check("figures", "not possible", "the files are lost"))
-    assert not is_cannot_tell(
+    check = undecidable("figures", "trained with x, measured with y", "gain differs")
+    assert check.detail == f"{UNDECIDABLE}: trained with x, measured with y; gain differs"
+    assert is_undecidable(check) and check.outcome == "not possible"
+    assert not is_undecidable(Check("figures", "not possible", check.detail))
+    assert not is_undecidable(Check("figures", "not possible", "the files are lost"))
+    assert not is_undecidable(
         Check("whole replay", "not possible", check.detail, elsewhere=True)
     )  # no verdict waits for it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.records.configurations import CANNOT_TELL
+from fa_registry.records.configurations import UNDECIDABLE
 from fa_registry.tracking import schema
 from tests.red_team.conftest import integrity_of, judged
 from tests.red_team.test_editions import loose
@@ -42,7 +42,7 @@ def test_a_changed_metric_beside_a_claimed_configuration_is_a_warning(store, pas
     assert (verdicts[run_id].outcome, verdicts[run_id].flags) == ("warn", ("measuring cannot tell here",))
     assert {verdict.outcome for other, verdict in verdicts.items() if other != run_id} == {"pass"}
     integrity = integrity_of(report, run_id)
-    assert integrity.state == "unverifiable" and integrity.details[0].startswith(CANNOT_TELL)
+    assert integrity.state == "unverifiable" and integrity.details[0].startswith(UNDECIDABLE)
     assert all(value in integrity.details[0] for value in claimed.values())
 
 

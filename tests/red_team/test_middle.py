@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import methods
-from fa_registry.protocol.replayed import AS_LOGGED
+from fa_registry.protocol.replay_summary import AS_LOGGED
 from fa_registry.tracking import schema
 from fa_registry.tracking.series_parquet import SCHEMA, read_rows
 from fa_registry.training import replay_from_seed as redrawing

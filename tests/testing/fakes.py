@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import nn
 
-from fa_registry.methods._replaced import layer_weights
+from fa_registry.methods._backward_weights import layer_weights
 from fa_registry.methods.base import CreditInputs, MethodCard, NoFeedback
 from fa_registry.methods.bp import Backpropagation
 from fa_registry.methods.dfa import DirectFeedbackAlignment

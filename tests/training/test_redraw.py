@@ -9,7 +9,7 @@ import torch
 
 from fa_registry import methods
 from fa_registry.errors import IntegrityError
-from fa_registry.records.configurations import is_cannot_tell
+from fa_registry.records.configurations import is_undecidable
 from fa_registry.training import credit_check
 from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import save_tensors
@@ -122,7 +122,7 @@ def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, s
     sealed = dataclasses.replace(sealed, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
     found = {check.subject: check for check in replay_training(tiny_task(epochs=1), sealed).checks}["feedback"]
     assert found.outcome == outcome
-    assert is_cannot_tell(found) == (outcome == "not possible")
+    assert is_undecidable(found) == (outcome == "not possible")
     assert outcome != "not possible" or ELSEWHERE in found.detail
 
 
@@ -144,7 +144,7 @@ def test_on_another_machine_the_first_steps_may_end_a_share_of_the_way_apart(tmp
     sealed = dataclasses.replace(sealed, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
     found = {check.subject: check for check in replay_training(tiny_task(epochs=1), sealed).checks}["first steps"]
     assert found.outcome == outcome
-    assert is_cannot_tell(found) == (outcome == "not possible")
+    assert is_undecidable(found) == (outcome == "not possible")
 
 
 @pytest.mark.parametrize(("shift", "outcome"), [(1e-7, "agrees"), (1e-5, "not possible"), (0.1, "differs")])
@@ -166,9 +166,9 @@ def test_a_digest_of_another_draw_is_concluded_by_the_replay(tmp_path):
     digest = dataclasses.replace(sealed, initial=None, initial_content="0" * 64, exact=False, elsewhere=ELSEWHERE)
     assert outcomes(replay_training(tiny_task(epochs=1), digest))["initial weights"] == "agrees"
     unasked = replay_training(tiny_task(epochs=1), digest, "off").checks[0]
-    assert is_cannot_tell(unasked) and ELSEWHERE in unasked.detail
+    assert is_undecidable(unasked) and ELSEWHERE in unasked.detail
     other = replay_training(tiny_task(epochs=1, seed=4), digest)
-    assert outcomes(other)["first steps"] == "differs" and is_cannot_tell(other.checks[0])
+    assert outcomes(other)["first steps"] == "differs" and is_undecidable(other.checks[0])
     same = dataclasses.replace(digest, exact=True, elsewhere="")
     assert outcomes(replay_training(tiny_task(epochs=1), same))["initial weights"] == "differs"
 

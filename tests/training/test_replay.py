@@ -11,7 +11,7 @@ import torch
 
 from fa_registry.errors import IntegrityError
 from fa_registry.records import Check, Measurements
-from fa_registry.records.configurations import is_cannot_tell
+from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
 from fa_registry.training import replay_from_seed as redrawing
@@ -190,7 +190,7 @@ def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path,
     elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
     reached = accuracy_of(replayed(_with(elsewhere, accuracy=0.0)))
     check = replayed(_with(elsewhere, accuracy=reached + apart))
-    assert check.outcome == "not possible" and is_cannot_tell(check) is not concluded
+    assert check.outcome == "not possible" and is_undecidable(check) is not concluded
     assert check.detail.endswith(OTHER_BITS) is concluded
     assert f"the test accuracy is {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
     assert (check.steps > 0, check.epochs) == (True, EPOCHS)

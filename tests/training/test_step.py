@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._replaced import backward_through
+from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.terminal_loss import output_error
 from fa_registry.training import step as step_chained

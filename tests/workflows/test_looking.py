@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import doctor
-from fa_registry.workflows.plugin_listing import CATALOGS, members
+from fa_registry.workflows.plugin_list import CATALOGS, members
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
 

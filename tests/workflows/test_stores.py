@@ -11,7 +11,7 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.errors import StoreError
-from fa_registry.published_api.loading import load_model
+from fa_registry.published_api.model_loader import load_model
 from fa_registry.workflows.stores import open_tracker, trash_launcher_run
 from tests.helpers.powerless import make_read_only, powerless
 from tests.helpers.stores import LEADING, copy_store, cut_off_a_write, made_once, working_in

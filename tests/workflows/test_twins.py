@@ -29,7 +29,8 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
     assert len(selection.runs) == 4 and not selection.excluded
     assert selection.text == "study tiny --replace-dataset digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
-        "No run of study tiny as written is finished here; its study variant --replace-dataset digits_centred --scale 0.5 was audited.",
+        "No run of study tiny as written is finished here; its study variant --replace-dataset digits_centred "
+        "--scale 0.5 was audited.",
     )
     result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
     assert result.exit_code in (0, 1), result.output
@@ -60,7 +61,7 @@ def test_asking_for_other_epochs_is_not_asking_for_the_twin(twin_trained):
 
 def test_the_studys_own_run_says_which_twin_it_is(twin_trained):
     (parent,) = MlflowTracker().search({schema.TAG_KIND: "study"})
-    assert json.loads(parent.tags[schema.TAG_TWIN]) == {"data": "digits_centred", "scale": 0.5}
+    assert json.loads(parent.tags[schema.TAG_VARIANT]) == {"data": "digits_centred", "scale": 0.5}
     assert parent.tags[schema.TAG_STATUS] == "complete"
 
 

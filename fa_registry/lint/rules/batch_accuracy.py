@@ -32,7 +32,7 @@ class BatchAccuracy(LintRule):
         fix="count over the whole test set; keep the fixed batch for norms and Γ, and state for each metric what it is measured on",
         cannot_see="a batch that is passed to a function under a general name, a slice of the test set, a loader with one batch",
     )
-    words = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
+    clues = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the accuracies whose labels are those of one batch."""

@@ -37,7 +37,7 @@ class ClampedCosine(LintRule):
         fix="divide by the norms yourself in float64 (and say N/A where one is 0), or pass an eps below 1e-10, e.g. eps=1e-30",
         cannot_see="how small the vectors are; an eps that is computed; a cosine handed on without being called",
     )
-    words = (("cosine_similarity", "CosineSimilarity", "norm"),)
+    clues = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""

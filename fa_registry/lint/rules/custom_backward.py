@@ -46,7 +46,7 @@ class CustomBackward(LintRule):
         "that is no matrix product; tensors kept in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
         "hooks and detached terms that replace gradients",
     )
-    words = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
+    clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield Functions first, then the alignments that use their signal as the gradient."""

@@ -32,7 +32,7 @@ class HalfGradients(LintRule):
         fix="use torch.bfloat16 or float32; in training, scale the loss by a GradScaler for every backward",
         cannot_see="precision set elsewhere (a Trainer's option, a configuration file, a dtype in a variable)",
     )
-    words = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
+    clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the casts of a text, if it also takes unscaled gradients."""

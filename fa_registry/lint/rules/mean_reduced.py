@@ -29,7 +29,7 @@ class MeanReduced(LintRule):
         fix='differentiate the sum (reduction="sum"), or multiply by the number of samples',
         cannot_see="a loss or a norm in another function, a hook, gradients multiplied back later, norms written out by hand",
     )
-    words = (
+    clues = (
         ("norm",),
         ("autograd", ".grad"),
         ("entropy", "Entropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"),

@@ -39,7 +39,7 @@ class NegativeNorm(LintRule):
         cannot_see="a −1 that arrives in a variable or by *args; a receiver that is no tensor but has a method norm; "
         "a file that imports other libraries and not torch",
     )
-    words = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
+    clues = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield calls of a torch norm with a negative integer as its order and no dimension."""

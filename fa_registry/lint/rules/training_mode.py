@@ -39,7 +39,7 @@ class TrainingMode(LintRule):
         fix="model.eval() before measuring, and model.train() after",
         cannot_see="a model that another file builds, or switches; whether eval() is called before this measurement or another",
     )
-    words = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
+    clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the mode is never switched."""

@@ -26,7 +26,7 @@ class UnsavedFeedback(LintRule):
         fix='self.register_buffer("B", torch.randn(…)) so that it is saved, moved and hashed; Γ without it is N/A with a reason',
         cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or re-initialised from a stored seed",
     )
-    words = (
+    clues = (
         ("torch", "eedback", "dfa", "DFA"),
         ("rand", "normal", "uniform", "bernoulli", "init.", "1.0", "1.)"),
     )

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from fa_registry.metrics import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import series_sentence
+from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.figure_panels import (
     LEFT,

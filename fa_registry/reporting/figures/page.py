@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import series_sentence
+from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.figure_panels import data_uri
 from fa_registry.reporting.figures.gamma_null import gamma_panel

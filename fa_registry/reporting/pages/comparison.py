@@ -26,7 +26,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.replayed import proof, series_label
+from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures

@@ -14,7 +14,7 @@ from fa_registry.errors import UsageError
 from fa_registry.metrics import HEADLINE_GAMMA, NEIGHBOUR_CONTROL, RUN_SCALARS, SUBJECTS, quantity_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import series_label
+from fa_registry.protocol.replay_summary import series_label
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict

@@ -23,7 +23,7 @@ from fa_registry.metrics import (
     symbol_of,
 )
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import as_logged
+from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.records.runs import pairs

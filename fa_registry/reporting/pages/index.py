@@ -10,7 +10,7 @@ from fa_registry.metrics import NEIGHBOUR_CONTROL, WITH_DEVIATION, Metric, symbo
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import by_skeleton, describe_difference, differing_numbers, skeleton
-from fa_registry.protocol.replayed import proof
+from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files

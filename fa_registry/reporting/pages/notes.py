@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fa_registry.metrics import NOTE_TABLE
 from fa_registry.protocol.credit import is_exact
-from fa_registry.protocol.replayed import proof, series_label
+from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pages.form_tables import card
