@@ -40,9 +40,9 @@ class Hit:
 
 
 class LintRule(ABC):
-    """One pitfall; final subclasses define `card`, `words` and `hits`.
+    """One pitfall; final subclasses define `card`, `clues` and `hits`.
 
-    `words` are groups of texts. A file without any text of a group cannot fire and is skipped.
+    `clues` are groups of texts. A file without any text of a group cannot fire and is skipped.
     """
 
     card: RuleCard

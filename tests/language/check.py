@@ -127,12 +127,6 @@ def python_problems(name: str, text: str) -> Iterator[Problem]:
     # fields of a class are keys of JSON or variables of templates: stored names
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     fields = {id(node.target) for one in classes for node in one.body if isinstance(node, ast.AnnAssign)}
-        id(node.target)
-        for cls in ast.walk(tree)
-        if isinstance(cls, ast.ClassDef)
-        for node in cls.body
-        if isinstance(node, ast.AnnAssign)
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
