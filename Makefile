@@ -4,14 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo fashion test test-long torture team check generated ui bench bench-gpu clean help
+.PHONY: demo fashion test test-long stress torture team check generated ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make fashion  environment and Fashion-MNIST, then the same with the fashion study, in some 20 minutes on two cores"
 	@echo "make test   environment, then the whole suite"
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
-	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
+	@echo "make stress   kills, races, flipped bits, failing disks and malformed files; one line a kind"
 	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
 	@echo "make check  the linter and, in a minute, the tests of all that trains nothing and draws little"
 	@echo "make generated  what the code says of itself, written again: README's lists, docs/, schemas, golden forms"
@@ -42,14 +42,14 @@ test: $(READY)
 test-long: $(READY)
 	$(BIN)/python -m pytest -n auto --dist load -m long
 
-torture: $(READY)
-	$(BIN)/python -m tests.torture
+stress torture: $(READY)  # torture: the old name
+	$(BIN)/python -m tests.stress
 
 team: $(READY)
-	$(BIN)/python -m tests.torture.team
+	$(BIN)/python -m tests.stress.team_run
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
-SLOW := api benchmarks end_to_end methods red_team studies testing torture tracking training workflows test_golden.py \
+SLOW := published_api benchmarks end_to_end methods security studies testing stress tracking training workflows test_golden.py \
 	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
 	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
 

@@ -31,7 +31,7 @@ LONG = (
     "tests/end_to_end/",
     "tests/testing/",
     "tests/studies/test_executors",
-    "tests/red_team/",
+    "tests/security/",
     "tests/workflows/",
     "tests/docs/test_code",
     "tests/methods/test_published",

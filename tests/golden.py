@@ -25,7 +25,7 @@ from fa_registry.records import Measurements
 from fa_registry.seeding import generator
 from fa_registry.testing.small_networks import CLASSES, IMAGE_SHAPE, SMALL, NetworkCase, Setting, batch
 from fa_registry.training.measuring import measure
-from tests.helpers.small import double, supported, tiny_task
+from tests.helpers.tiny_tasks import double, supported, tiny_task
 
 FILE = Path(__file__).with_name("golden.json")
 STEPS, SAMPLES = 3, 64

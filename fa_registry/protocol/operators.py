@@ -68,7 +68,7 @@ def margin_pp(accuracy: float, reference: float) -> float:
     """Return accuracy − reference in percentage points; both are fractions.
 
     Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary, and a run exactly on the limit would fail
-    (tests/protocol/test_judges.py: exactly two points above frozen clears).
+    (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
     """
     return round((accuracy - reference) * 100, 9)
 

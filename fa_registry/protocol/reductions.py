@@ -65,7 +65,7 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
 
     The larger of the two changes counts; a change of sign is a change by more than 1. The site is the end that carries
     the mean. "First" and "last" refer to the sites with a value, which need not be 0 and L. The paper's fa and dfa:
-    .996 at site 3, 1.005 at site 0, numbered from their first block (tests/protocol/test_takes.py).
+    .996 at site 3, 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:

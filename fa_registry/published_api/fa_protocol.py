@@ -139,7 +139,7 @@ class FAProtocol:
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
         # rounded as in the rule, because otherwise margin < margin_threshold could disagree with `fires` at the limit:
-        # tests/api/test_fa_protocol.py
+        # tests/published_api/test_fa_protocol.py
         margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
             "verdict": audit.verdict.label,

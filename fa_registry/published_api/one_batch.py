@@ -41,7 +41,7 @@ def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Obs
 def _lower_median(norms: SiteBySample) -> SiteBySample:
     """Return the lower median over samples, (sites, samples) → (sites, 1); nan if a sample is nan.
 
-    For four samples it is the second, while NumPy's median is between the second and third: tests/api/test_fa_protocol.py.
+    For four samples it is the second; NumPy's median is between the second and third.
     """
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 

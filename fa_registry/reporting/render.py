@@ -118,7 +118,7 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
     """Raise InvalidFields in the block for values that cannot be calculated with, such as p = 7.
 
-    Measured values never cause this. Reading a report does not check every value for it (tests/torture/malformed.py).
+    Measured values never cause this. Reading a report does not check every value for it (tests/stress/malformed.py).
     """
     try:
         yield

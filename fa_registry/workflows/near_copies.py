@@ -31,7 +31,7 @@ from fa_registry.training.task import build_network
 # The smallest measured `distance` of two honest runs of different methods, seeds or controls, and the largest distance that is a
 # finding. Source: digits, seed 1, 12 and 48 steps of every method and of frozen and ladder_1 controls, resmlp and mlp 16x2. After
 # 12 steps kolen_pollack and weight_fa on mlp are 0.0092 apart, frozen and ladder_1 0.018; on resmlp the nearest are 0.050. After
-# 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/red_team is measured by a test.
+# 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/security is measured by a test.
 NEAREST_HONEST = 0.0092
 LIMIT = NEAREST_HONEST / 8
 SHORT = 0.07  # distance travelled in those 12 steps, as a fraction of the initial weights

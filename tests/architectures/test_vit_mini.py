@@ -16,7 +16,7 @@ from tests.architectures.drawing import (
     normal,
     shapes,
 )
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 
 SHAPE = (3, 8, 12)
 SMALL = {"d_hidden": 16, "num_blocks": 2}

@@ -38,7 +38,7 @@ from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.rule_monitor import checked_watch
 from fa_registry.workflows.training import TrainingResult
-from tests.helpers.small import RAW, tiny_task
+from tests.helpers.tiny_tasks import RAW, tiny_task
 
 CPU = torch.device("cpu")
 

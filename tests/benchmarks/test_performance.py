@@ -29,7 +29,7 @@ from benchmarks.projection import Kind, Projection, project, project_study, proj
 from benchmarks.recording import recorded, stamp
 from benchmarks.timing import by_the_clock, on_cores
 from fa_registry.studies.study import load_study
-from tests.helpers.small import tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import tiny_spec, tiny_task
 
 SPREAD = {"median": 2.0, "low": 1.0, "high": 3.0}
 COST = {"cpu": 10.0, "wall": 4.0, "peak": 300.0}

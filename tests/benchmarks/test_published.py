@@ -16,7 +16,7 @@ from fa_registry.architectures._layers import Linear
 from fa_registry.training import measuring
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 BATCH = 128
 RELATIVE = 1e-5

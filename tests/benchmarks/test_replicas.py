@@ -13,7 +13,7 @@ from benchmarks.stacked import StackedDfa
 from fa_registry.training.cuda_graph import CAPTURED, WARM_UP
 from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
-from tests.helpers.small import tiny_spec, tiny_task, weights_equal
+from tests.helpers.tiny_tasks import tiny_spec, tiny_task, weights_equal
 
 STEPS = WARM_UP + 2
 DEVICES = [

@@ -24,9 +24,9 @@ from fa_registry.diagnostics.base import (
 from fa_registry.errors import PluginError
 from fa_registry.metrics import FAMILY, Metric
 from fa_registry.training.measuring import measure
-from tests.helpers.bench import one_site
-from tests.helpers.hand import KINDS, initial_of, sharp_task
-from tests.helpers.small import observation, tiny_task
+from tests.helpers.closed_form_tasks import KINDS, initial_of, sharp_task
+from tests.helpers.probes import one_site
+from tests.helpers.tiny_tasks import observation, tiny_task
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-12, 1e-30])

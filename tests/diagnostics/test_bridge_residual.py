@@ -10,7 +10,7 @@ import torch
 from fa_registry.methods.base import Bridge
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.training.measuring import measure
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 
 class Bridging(DirectFeedbackAlignment, Bridge):

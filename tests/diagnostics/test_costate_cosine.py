@@ -9,8 +9,8 @@ import torch
 
 from fa_registry.architectures.base import ExactCostate, Network
 from fa_registry.training.measuring import measure
-from tests.helpers.hand import CLASSES, KINDS, gradients, hand_task, pooling, sharp_task, tilted
-from tests.helpers.small import scaling_network, tiny_task
+from tests.helpers.closed_form_tasks import CLASSES, KINDS, gradients, hand_task, pooling, sharp_task, tilted
+from tests.helpers.tiny_tasks import scaling_network, tiny_task
 
 
 class Known(Network, ExactCostate):

@@ -25,9 +25,9 @@ from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import EVERY_ERROR, conventions_of_task
 from fa_registry.training.trainer import Trainer
 from tests.builders import record
-from tests.helpers.bench import one_site
-from tests.helpers.hand import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
-from tests.helpers.small import Recorder, observation, scaling_network, tiny_task
+from tests.helpers.closed_form_tasks import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
+from tests.helpers.probes import one_site
+from tests.helpers.tiny_tasks import Recorder, observation, scaling_network, tiny_task
 
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 

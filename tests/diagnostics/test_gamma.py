@@ -21,8 +21,8 @@ from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
 from fa_registry.training.task import network_shape
-from tests.helpers.bench import bench_for, one_site
-from tests.helpers.small import observation, supported, tiny_task
+from tests.helpers.probes import bench_for, one_site
+from tests.helpers.tiny_tasks import observation, supported, tiny_task
 
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 CREDITS = [[[0, 1], [0, 2], [4, 3]], [[0, 1], [0, 1], [0, -1]]]  # cosines 0, 1, .96 and 1, 0, −1

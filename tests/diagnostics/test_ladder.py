@@ -12,9 +12,9 @@ from fa_registry.diagnostics.feature_drift import OF_BLOCKS
 from fa_registry.diagnostics.feature_drift import PLUGIN as FEATURE_DRIFT
 from fa_registry.diagnostics.ladder import PLUGIN as LADDER
 from fa_registry.training.measuring import measure
-from tests.helpers.bench import one_site
-from tests.helpers.hand import initial_of
-from tests.helpers.small import observation, tiny_task, trained
+from tests.helpers.closed_form_tasks import initial_of
+from tests.helpers.probes import one_site
+from tests.helpers.tiny_tasks import observation, tiny_task, trained
 
 START = {f"blocks.{block}.{name}": torch.ones(2) for block in (0, 1, 10) for name in ("w", "b")} | {
     "embed.w": torch.ones(2)

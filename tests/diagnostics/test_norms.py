@@ -12,7 +12,7 @@ from fa_registry.diagnostics.g_norm import PLUGIN as G_NORM
 from fa_registry.diagnostics.gain import PLUGIN as GAIN
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.diagnostics.norm_ratio import PLUGIN as NORM_RATIO
-from tests.helpers.small import observation, scaling_network
+from tests.helpers.tiny_tasks import observation, scaling_network
 
 
 def test_median_over_samples_and_ratio_to_the_site_before():

@@ -11,9 +11,9 @@ from fa_registry.diagnostics._probe import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics.nudge import PLUGIN
 from fa_registry.training import task as tasks
 from fa_registry.training.measuring import measure
-from tests.helpers.bench import one_site
-from tests.helpers.hand import KINDS, gradients, sharp_task, states, tilted
-from tests.helpers.small import tiny_task
+from tests.helpers.closed_form_tasks import KINDS, gradients, sharp_task, states, tilted
+from tests.helpers.probes import one_site
+from tests.helpers.tiny_tasks import tiny_task
 
 STATES = [[3.0, 4.0], [6.0, 8.0]]  # norms 5 and 10
 SLOPES = [[1.0, 0.0], [0.0, 2.0]]

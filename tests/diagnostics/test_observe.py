@@ -8,7 +8,7 @@ from torch import nn
 
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode, observe, run_forward_backward
-from tests.helpers.small import double, scaling_network, tiny_task
+from tests.helpers.tiny_tasks import double, scaling_network, tiny_task
 
 SEED = 5
 

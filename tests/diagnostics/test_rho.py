@@ -14,9 +14,9 @@ from fa_registry.diagnostics.rho import DIRECTIONS, OF_CREDIT, PLUGIN, STREAM, p
 from fa_registry.training import task as tasks
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import stream
-from tests.helpers.bench import bench_for, first, one_site
-from tests.helpers.hand import KINDS, gradients, sharp_task, tilted
-from tests.helpers.small import double, tiny_task
+from tests.helpers.closed_form_tasks import KINDS, gradients, sharp_task, tilted
+from tests.helpers.probes import bench_for, first, one_site
+from tests.helpers.tiny_tasks import double, tiny_task
 
 CONTROLS = tuple(name for name in PLUGIN.card.names if name not in OF_CREDIT)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fa_registry.records import Scalar
 from fa_registry.training.task import Task
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 TINY: dict[str, dict[str, Scalar]] = {
     "linear_lq": {"num_blocks": 2, "learn": True},

@@ -9,7 +9,7 @@ import torch
 from fa_registry.errors import PluginError
 from fa_registry.methods.base import CreditInputs, NoFeedback
 from fa_registry.methods.bp import PLUGIN
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, branch_back, forward, head_back, linear_back
 
 
@@ -26,12 +26,12 @@ def bp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_step_equals_the_twin(penalty):
-    twins.check_step("bp", bp_twin, penalty, "rms")
+    numpy_checks.check_step("bp", bp_twin, penalty, "rms")
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("bp", bp_twin, penalty, "rms")
+    numpy_checks.check_optimiser("bp", bp_twin, penalty, "rms")
 
 
 def test_credit_is_the_gradient_it_was_given():

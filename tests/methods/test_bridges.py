@@ -19,12 +19,12 @@ from fa_registry.terminal_loss import sample_losses
 from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.token_axes import features, mean_over_positions, sum_over_positions
 from fa_registry.training.method_calls import compute_credits
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.nets import TINY
 from tests.helpers.numpy_mlp import pulled_back, rows, value
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, layer_norm, linear, local_gradients
-from tests.helpers.small import tiny_spec, trained
+from tests.helpers.tiny_tasks import tiny_spec, trained
 
 
 def test_time_is_embedded_at_two_frequencies():
@@ -231,7 +231,7 @@ def state_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray,
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("state_bridge", state_bridge_twin, penalty, credit_norm)
+    numpy_checks.check_step("state_bridge", state_bridge_twin, penalty, credit_norm)
 
 
 def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
@@ -243,8 +243,8 @@ def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> floa
 
 
 def test_the_loss_and_its_gradient_equal_the_twins():
-    task, images, labels = twins.twin_task("state_bridge", 0.0, "none")
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    task, images, labels = numpy_checks.twin_task("state_bridge", 0.0, "none")
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
     def twin(moved: Arrays) -> float:
         return loss_twin(weights, moved, images.numpy(), labels.numpy())
@@ -301,7 +301,7 @@ def test_two_hidden_layers_of_256_on_state_time_and_what_is_told(conditioning, t
 
 @pytest.mark.parametrize("conditioning", ["error", "target", "none"])
 def test_what_is_told_is_what_the_option_says(conditioning):
-    task, images, labels = twins.twin_task("state_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("state_bridge", 0.0, "none")
     inputs = seen(task, images, labels)
     task.feedback.conditioning = conditioning
     expected = {"error": inputs.error, "target": torch.eye(10)[labels].double(), "none": torch.empty(len(labels), 0)}

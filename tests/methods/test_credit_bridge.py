@@ -19,11 +19,11 @@ from fa_registry.testing.small_networks import Setting
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_mlp import slope, values
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, local_gradients
-from tests.helpers.small import double, tiny_spec, tiny_task, trained
+from tests.helpers.tiny_tasks import double, tiny_spec, tiny_task, trained
 
 DEFAULTS = {name: option.default for name, option in PLUGIN.card.options.items()}
 OTHERS = {"temperature": 0.5, "noise": 0.3, "draws": 3, "gradient_weight": 0.25, "thinning": 2, "condition_scale": 2.0}
@@ -43,10 +43,10 @@ def credit_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray
 @pytest.mark.parametrize("progress", [0.0, 0.19, 0.2, 1.0])
 @pytest.mark.parametrize(("penalty", "credit_norm"), [(0.0, "none"), (0.05, "none"), (0.0, "rms"), (0.05, "rms")])
 def test_step_equals_the_twin(progress, penalty, credit_norm):
-    task, images, labels = twins.twin_task("credit_bridge", penalty, credit_norm)
+    task, images, labels = numpy_checks.twin_task("credit_bridge", penalty, credit_norm)
     apart(task)
     task.feedback.progress.fill_(progress)
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     expected = credit_bridge_twin(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm)
     local_credit_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
     for name, parameter in task.network.named_parameters():
@@ -87,7 +87,7 @@ def generator_of(seed: int) -> torch.Generator:
 
 def bridged(options: dict):
     """The twins' task under other options of the method."""
-    task, images, labels = twins.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
     shape = NetworkShape((16,) * 4, 10)
     return (
         replace(task, feedback=PLUGIN.feedback(shape, {**DEFAULTS, **options}, generator_of(7)).double()),
@@ -109,7 +109,7 @@ def apart(task) -> None:
 def test_the_loss_and_its_gradient_equal_the_twins(options):
     task, images, labels = bridged(options)
     apart(task)
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
     def twin(moved: Arrays) -> float:
         return loss_twin(weights, moved, images.numpy(), labels.numpy(), {**DEFAULTS, **options})
@@ -124,11 +124,11 @@ def test_the_loss_and_its_gradient_equal_the_twins(options):
 
 
 def test_bridge_residuals_equal_the_twins_at_every_site_and_sample():
-    task, images, labels = twins.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
     apart(task)
     inputs = seen(task, images, labels)
     found = PLUGIN.bridge_residuals(task.feedback, inputs)
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     expected = residuals_twin(weights, feedback, images.numpy(), labels.numpy(), 1, DEFAULTS)
     assert len(found) == len(expected) == 4
     for residual, twin in zip(found, expected, strict=True):
@@ -163,7 +163,7 @@ def test_a_step_moves_the_average_and_notes_the_progress(ema):
 @pytest.mark.parametrize("thinning", [1, 2, 3, 4])
 def test_thinning_keeps_the_mean(thinning):
     """Over as many shifts of the batch as `thinning`, every sample teaches at every site once."""
-    task, images, labels = twins.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
     task.feedback.options = {**DEFAULTS, "thinning": thinning, "noise": 0.0, "gradient_weight": 0.0}
     samples = 12  # a multiple of 1, 2, 3
     losses = []
@@ -176,7 +176,7 @@ def test_thinning_keeps_the_mean(thinning):
 
 
 def test_a_batch_smaller_than_the_thinning_still_teaches():
-    task, images, labels = twins.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
     assert PLUGIN.feedback_loss(task.feedback, seen(task, images[:1], labels[:1])).isfinite()
 
 

@@ -11,7 +11,7 @@ from fa_registry.methods.base import CreditInputs, FixedMatrices, NetworkShape
 from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.methods.drtp import PLUGIN as DRTP
 from fa_registry.testing.small_networks import Setting
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
 
 
@@ -40,13 +40,13 @@ TWINS = {"dfa": dfa_twin, "drtp": drtp_twin}
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 @pytest.mark.parametrize("method", TWINS)
 def test_step_equals_the_twin(method, penalty, credit_norm):
-    twins.check_step(method, TWINS[method], penalty, credit_norm)
+    numpy_checks.check_step(method, TWINS[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("method", TWINS)
 def test_optimiser_equals_the_twin(method, penalty):
-    twins.check_optimiser(method, TWINS[method], penalty, "rms")
+    numpy_checks.check_optimiser(method, TWINS[method], penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_classes():

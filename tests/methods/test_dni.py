@@ -12,12 +12,12 @@ from torch import nn
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.dni import PLUGIN
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_energy import pulled, scaling_inputs
 from tests.helpers.numpy_mlp import value
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, local_gradients, standardise
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 
 
 def predicted(feedback: Arrays, states: list[np.ndarray], y: np.ndarray, classes: int) -> list[np.ndarray]:
@@ -38,7 +38,7 @@ def dni_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("dni", dni_twin, penalty, credit_norm)
+    numpy_checks.check_step("dni", dni_twin, penalty, credit_norm)
 
 
 def loss_twin(w: Arrays, feedback: Arrays, held: Arrays, x: np.ndarray, y: np.ndarray) -> float:
@@ -52,10 +52,10 @@ def loss_twin(w: Arrays, feedback: Arrays, held: Arrays, x: np.ndarray, y: np.nd
 
 @pytest.mark.parametrize("hidden", [0, 12])
 def test_the_loss_and_its_gradient_equal_the_twins(hidden):
-    task, images, labels = twins.twin_task("dni", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("dni", 0.0, "none")
     widths = NetworkShape((16,) * 4, 10)
     feedback = PLUGIN.feedback(widths, options(hidden=hidden), torch.Generator().manual_seed(1)).double()
-    weights, drawn = twins.arrays(task.network), twins.arrays(feedback)
+    weights, drawn = numpy_checks.arrays(task.network), numpy_checks.arrays(feedback)
 
     def twin(moved: Arrays) -> float:
         return loss_twin(weights, moved, drawn, images.numpy(), labels.numpy())
@@ -110,7 +110,7 @@ def test_nets_see_the_state_and_what_the_option_says(conditioning, told, hidden)
 
 
 def test_labels_change_the_credit_only_where_it_is_conditioned_on_them():
-    task, images, labels = twins.twin_task("dni", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("dni", 0.0, "none")
     inputs = seen(task, images, labels)
     other = dataclasses.replace(inputs, onehot=inputs.onehot.roll(1, dims=1))
     for conditioning in ("label", "none"):

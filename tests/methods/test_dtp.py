@@ -10,12 +10,12 @@ from torch import nn
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.dtp import PLUGIN
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_energy import scaling_inputs
 from tests.helpers.numpy_mlp import value
 from tests.helpers.numpy_resmlp import Arrays, branch, forward, local_gradients
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 
 SIGMA, TARGET_STEP = 0.3, 1.0  # the card's defaults
 
@@ -40,7 +40,7 @@ def dtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("dtp", dtp_twin, penalty, credit_norm)
+    numpy_checks.check_step("dtp", dtp_twin, penalty, credit_norm)
 
 
 def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
@@ -56,8 +56,8 @@ def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> floa
 
 
 def test_the_inverse_loss_and_its_gradient_equal_the_twins():
-    task, images, labels = twins.twin_task("dtp", 0.0, "none")
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    task, images, labels = numpy_checks.twin_task("dtp", 0.0, "none")
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
     def twin(moved: Arrays) -> float:
         return loss_twin(weights, moved, images.numpy(), labels.numpy())

@@ -17,10 +17,10 @@ from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.step import local_credit_step
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_energy import errors_at, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, branch_back, forward, local_gradients, norm
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 
 BETA, STEPS, STEP_SIZE = 0.5, 20, 0.1  # the card's defaults
 
@@ -57,11 +57,11 @@ def state_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalt
 @pytest.mark.parametrize("contrast", CONTRASTS)
 def test_step_equals_the_twin(contrast, credit_norm, penalty):
     twin = {"parameter": parameter_twin, "state": state_twin}[contrast]
-    twins.check_step("ep", twin, penalty, credit_norm, contrast=contrast)
+    numpy_checks.check_step("ep", twin, penalty, credit_norm, contrast=contrast)
 
 
 def test_the_parameters_contrast_is_the_default():
-    twins.check_step("ep", parameter_twin, 0.0, "rms")
+    numpy_checks.check_step("ep", parameter_twin, 0.0, "rms")
 
 
 @pytest.mark.parametrize("architecture", ["resmlp", "small_cnn", "mlp"])
@@ -91,7 +91,7 @@ def energy_gradient(case: NetworkCase, states: list[torch.Tensor], names: list[s
 
 def test_a_control_and_process_noise_are_what_they_are_under_every_method():
     """A kept block has no gradient; the blocks' second run, at the nudged states, draws no noise."""
-    task = twins.twin_task("ep", 0.05, "rms")[0]
+    task = numpy_checks.twin_task("ep", 0.05, "rms")[0]
     trainable_parameters(task.network, "ladder_1")
     images, labels = task.eval_batch
     local_credit_step(task.network, PLUGIN, task.feedback, images, labels, 0.05, "rms")

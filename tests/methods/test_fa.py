@@ -8,7 +8,7 @@ import torch
 
 from fa_registry.methods import dfa, fa
 from fa_registry.methods.base import CreditInputs, FixedMatrices, NetworkShape
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
 
 
@@ -27,12 +27,12 @@ def fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("fa", fa_twin, penalty, credit_norm)
+    numpy_checks.check_step("fa", fa_twin, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("fa", fa_twin, penalty, "rms")
+    numpy_checks.check_optimiser("fa", fa_twin, penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_width():

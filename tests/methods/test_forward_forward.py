@@ -18,9 +18,9 @@ from fa_registry.methods.forward_forward import PLUGIN, ForwardForward, hardest_
 from fa_registry.testing.small_networks import Setting
 from fa_registry.training.loop import train
 from fa_registry.training.trainer import Trainer
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, forward, local_gradients
-from tests.helpers.small import Recorder, tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import Recorder, tiny_spec, tiny_task
 
 SMALL = {"d_hidden": 16, "num_blocks": 3, "w2_std": 0.5}
 THRESHOLD = 1.0
@@ -60,12 +60,12 @@ def forward_forward_twin(
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("forward_forward", forward_forward_twin, penalty, credit_norm)
+    numpy_checks.check_step("forward_forward", forward_forward_twin, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("forward_forward", forward_forward_twin, penalty, "rms")
+    numpy_checks.check_optimiser("forward_forward", forward_forward_twin, penalty, "rms")
 
 
 @pytest.mark.parametrize("threshold", [0.3, 1.0, 4.0])

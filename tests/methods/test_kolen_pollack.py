@@ -12,10 +12,10 @@ from fa_registry.methods.kolen_pollack import PLUGIN
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
-from tests.helpers import twins
+from tests.helpers import numpy_checks
+from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.replaced_twin import layers, replaced_gradients, stored
-from tests.helpers.small import RAW, double, tiny_task
+from tests.helpers.tiny_tasks import RAW, double, tiny_task
 
 
 def kolen_pollack_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
@@ -30,14 +30,14 @@ def feedback_gradients(w: Arrays, grads: Arrays) -> Arrays:
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("kolen_pollack", kolen_pollack_twin, penalty, credit_norm)
+    numpy_checks.check_step("kolen_pollack", kolen_pollack_twin, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_weights_and_feedback_learn_as_the_twin(penalty):
     """Three steps of the trainer: each twin has an AdamW of its own, and B's is fed with ∇W."""
-    task, images, labels = twins.twin_task("kolen_pollack", penalty, "rms")
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    task, images, labels = numpy_checks.twin_task("kolen_pollack", penalty, "rms")
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     recipe = task.spec.recipe
     trainer, for_w, for_b = Trainer(task), *(AdamW(recipe.learning_rate, recipe.weight_decay) for _ in range(2))
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_weights_and_feedback_learn_as_the_twin(penalty):
         grads = kolen_pollack_twin(weights, feedback, images.numpy(), labels.numpy(), penalty, "rms")
         weights, feedback = for_w.step(weights, grads), for_b.step(feedback, feedback_gradients(weights, grads))
     for module, expected in ((task.network, weights), (task.feedback, feedback)):
-        for name, found in twins.arrays(module).items():
+        for name, found in numpy_checks.arrays(module).items():
             assert found == pytest.approx(expected[name], rel=1e-7, abs=1e-9), name
 
 

@@ -16,9 +16,9 @@ from fa_registry.methods.pepita import PLUGIN
 from fa_registry.testing.small_networks import Setting
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.task import network_shape
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, forward, local_gradients
-from tests.helpers.small import tiny_spec, trained
+from tests.helpers.tiny_tasks import tiny_spec, trained
 
 OPTIONS = {"scale": 0.05}
 
@@ -36,12 +36,12 @@ def pepita_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penal
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("pepita", pepita_twin, penalty, credit_norm)
+    numpy_checks.check_step("pepita", pepita_twin, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("pepita", pepita_twin, penalty, "rms")
+    numpy_checks.check_optimiser("pepita", pepita_twin, penalty, "rms")
 
 
 @pytest.mark.parametrize("scale", [0.05, 2.0])
@@ -85,7 +85,7 @@ def test_without_an_error_there_is_no_credit():
 
 def test_a_step_leaves_no_gradient_on_the_credits_pass():
     """The second pass is no part of the objective: the embedding learns from c_0 at the clean image alone."""
-    task, images, labels = twins.twin_task("pepita", 0.0, "none")
+    task, images, labels = numpy_checks.twin_task("pepita", 0.0, "none")
     sums = local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
     with torch.no_grad():
         zero = task.method.credits(task.feedback, sums.seen)[0]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fa_registry.training.step import backprop_step, local_credit_step
+from tests.helpers.numpy_checks import arrays
 from tests.helpers.numpy_resmlp import Arrays
-from tests.helpers.small import double, tiny_task
-from tests.helpers.twins import arrays
+from tests.helpers.tiny_tasks import double, tiny_task
 
 SAMPLES, LAYERS = 23, 3
 ACTIVATIONS = {"tanh": (np.tanh, lambda a: 1 - np.tanh(a) ** 2), "relu": (lambda a: np.maximum(a, 0), lambda a: a > 0)}

@@ -10,10 +10,10 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.predictive_coding import PLUGIN
 from fa_registry.training.step import local_credit_step
-from tests.helpers import twins
+from tests.helpers import numpy_checks
 from tests.helpers.numpy_energy import errors_at, pulled, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 
 STEPS, STEP_SIZE = 20, 0.05  # the card's defaults
 
@@ -45,7 +45,7 @@ def fixed_twin(w: Arrays, x: np.ndarray, y: np.ndarray, steps: int, step_size: f
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("predictive_coding", predictive_coding_twin, penalty, credit_norm)
+    numpy_checks.check_step("predictive_coding", predictive_coding_twin, penalty, credit_norm)
 
 
 def feedback(**changes) -> torch.nn.Module:
@@ -55,8 +55,8 @@ def feedback(**changes) -> torch.nn.Module:
 
 @pytest.mark.parametrize(("steps", "step_size"), [(3, 1.0), (7, 0.3)])
 def test_fixed_prediction_equals_its_twin(steps, step_size):
-    task, images, labels = twins.twin_task("predictive_coding", 0.0, "none")
-    expected = fixed_twin(twins.arrays(task.network), images.numpy(), labels.numpy(), steps, step_size)
+    task, images, labels = numpy_checks.twin_task("predictive_coding", 0.0, "none")
+    expected = fixed_twin(numpy_checks.arrays(task.network), images.numpy(), labels.numpy(), steps, step_size)
     state = feedback(fixed_prediction=True, steps=steps, step_size=step_size)
     local_credit_step(task.network, task.method, state, images, labels, 0.0, "none")
     for name, parameter in task.network.named_parameters():

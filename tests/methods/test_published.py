@@ -26,7 +26,7 @@ from fa_registry.training.trainer import Trainer
 from tests.helpers import published_loops
 from tests.helpers.nets import short_task
 from tests.helpers.published_loops import Batch, Net, train_published
-from tests.helpers.small import double
+from tests.helpers.tiny_tasks import double
 
 SEEDS = (1, 2, 3, 4, 5)
 METHODS = ("bp", "weight_fa", "usf", "kolen_pollack", "weight_mirror")

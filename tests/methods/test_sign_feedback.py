@@ -16,10 +16,10 @@ from fa_registry.methods.frsf import PLUGIN as FRSF
 from fa_registry.methods.usf import PLUGIN as USF
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
-from tests.helpers import twins
+from tests.helpers import numpy_checks
+from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.replaced_twin import layers, replaced_gradients, stored
-from tests.helpers.small import RAW, tiny_task
+from tests.helpers.tiny_tasks import RAW, tiny_task
 
 
 def usf_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
@@ -42,14 +42,14 @@ TWINS = {"usf": usf_twin, "brsf": drawn_twin, "frsf": drawn_twin}
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 @pytest.mark.parametrize("method", TWINS)
 def test_step_equals_the_twin(method, penalty, credit_norm):
-    twins.check_step(method, TWINS[method], penalty, credit_norm)
+    numpy_checks.check_step(method, TWINS[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("method", ["usf", "frsf"])
 def test_optimiser_equals_the_twin(method, penalty):
     """Over three steps the signs are those of the weights at each step, and frsf's M is the one drawn before the first."""
-    twins.check_optimiser(method, TWINS[method], penalty, "rms")
+    numpy_checks.check_optimiser(method, TWINS[method], penalty, "rms")
 
 
 @pytest.mark.parametrize("method", TWINS)
@@ -93,8 +93,8 @@ def test_every_layer_carries_an_error_back_by_one_magnitude_and_the_signs_of_now
 
 def test_every_step_uses_the_magnitudes_drawn_after_the_last():
     """Three trainer steps against the twin, which draws the same normals in the order of the layers and scales them by 1/√out."""
-    task, images, labels = twins.twin_task("brsf", 0.05, "rms")
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    task, images, labels = numpy_checks.twin_task("brsf", 0.05, "rms")
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)
     draw = torch.Generator()
     draw.set_state(trainer.generators["method"].get_state())
@@ -105,9 +105,9 @@ def test_every_step_uses_the_magnitudes_drawn_after_the_last():
             size = weights[f"{name}.weight"].shape
             normal = torch.empty(size, dtype=torch.float64).normal_(generator=draw).numpy()
             feedback["B_" + name.replace(".", "_")] = normal / np.sqrt(size[0])
-    for name, found in twins.arrays(task.feedback).items():
+    for name, found in numpy_checks.arrays(task.feedback).items():
         assert found == pytest.approx(feedback[name], rel=1e-12), name
-    for name, found in twins.arrays(task.network).items():
+    for name, found in numpy_checks.arrays(task.network).items():
         assert found == pytest.approx(weights[name], rel=1e-7, abs=1e-9), name
 
 

@@ -18,10 +18,10 @@ from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, Networ
 from fa_registry.methods.weight_fa import PLUGIN
 from fa_registry.testing.small_networks import NetworkCase, Setting, variants
 from fa_registry.training.specs import parse_spec
-from tests.helpers import twins
+from tests.helpers import numpy_checks
+from tests.helpers.numpy_backward_weights import replaced_gradients, stored
 from tests.helpers.numpy_resmlp import Arrays
-from tests.helpers.replaced_twin import replaced_gradients, stored
-from tests.helpers.small import RAW
+from tests.helpers.tiny_tasks import RAW
 
 SETTINGS = [
     Setting(PLUGIN, architecture, options, seed=4)
@@ -37,12 +37,12 @@ def weight_fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, pe
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("weight_fa", weight_fa_twin, penalty, credit_norm)
+    numpy_checks.check_step("weight_fa", weight_fa_twin, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("weight_fa", weight_fa_twin, penalty, "rms")
+    numpy_checks.check_optimiser("weight_fa", weight_fa_twin, penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_out():

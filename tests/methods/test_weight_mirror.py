@@ -11,10 +11,10 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.weight_mirror import PLUGIN
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
-from tests.helpers import twins
+from tests.helpers import numpy_checks
+from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.replaced_twin import layers, replaced_gradients, stored
-from tests.helpers.small import RAW, tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import RAW, tiny_spec, tiny_task
 
 DEFAULTS = {"mirror_rate": 0.01, "mirror_batch": 128}
 
@@ -36,13 +36,13 @@ def mirrored(w: Arrays, feedback: Arrays, noise: Arrays) -> Arrays:
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("weight_mirror", weight_mirror_twin, penalty, credit_norm)
+    numpy_checks.check_step("weight_mirror", weight_mirror_twin, penalty, credit_norm)
 
 
 def test_weights_and_mirrors_follow_the_twin():
     """Three trainer steps; the mirror sees the weights after the optimiser has moved them."""
-    task, images, labels = twins.twin_task("weight_mirror", 0.05, "rms")
-    weights, feedback = twins.arrays(task.network), twins.arrays(task.feedback)
+    task, images, labels = numpy_checks.twin_task("weight_mirror", 0.05, "rms")
+    weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)
     draw = torch.Generator()
     draw.set_state(trainer.generators["method"].get_state())
@@ -54,7 +54,7 @@ def test_weights_and_mirrors_follow_the_twin():
         drawn = {name: torch.empty(size, dtype=torch.float64).normal_(generator=draw) for name, size in sizes.items()}
         feedback = mirrored(weights, feedback, {name: noise.numpy() for name, noise in drawn.items()})
     for module, expected in ((task.network, weights), (task.feedback, feedback)):
-        for name, found in twins.arrays(module).items():
+        for name, found in numpy_checks.arrays(module).items():
             assert found == pytest.approx(expected[name], rel=1e-7, abs=1e-9), name
 
 

@@ -18,7 +18,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.block_parameters import parameters_between
 from fa_registry.training.frozen import frozen_blocks
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 WIDTH, CLASSES, TOKENS, SAMPLES = 6, 3, 11, 16
 

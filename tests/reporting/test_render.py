@@ -26,7 +26,7 @@ from fa_registry.reporting.render import (
     template_problems,
     unfinished,
 )
-from tests.helpers.killed import left_folder
+from tests.helpers.dead_process import left_folder
 from tests.reporting.page import Page
 from tests.reporting.scenes import make_report
 

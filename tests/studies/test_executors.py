@@ -27,7 +27,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training as workflow
 from fa_registry.workflows.training import default_executor
 from tests.helpers.plugins import NAME, installed
-from tests.helpers.small import Recorder, tiny_task, weights_equal
+from tests.helpers.tiny_tasks import Recorder, tiny_task, weights_equal
 from tests.studies.jobs import alone, three_steps, until_stopped
 from tests.workflows.conftest import STUDY
 

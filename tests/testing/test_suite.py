@@ -30,7 +30,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
-from tests.helpers.small import supported, tiny_task
+from tests.helpers.tiny_tasks import supported, tiny_task
 from tests.testing import fakes, position_fakes
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from fa_registry.training.resume import ResumeFile
 from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of, short_task
-from tests.helpers.small import Recorder, tiny_spec, tiny_task, trained, weights_equal
+from tests.helpers.tiny_tasks import Recorder, tiny_spec, tiny_task, trained, weights_equal
 
 TENSORS = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.tensor([1, 2])}
 

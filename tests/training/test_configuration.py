@@ -13,7 +13,7 @@ import torch
 
 from fa_registry.training.configuration import LONGEST, configuration
 from fa_registry.training.measuring import machine
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = """

@@ -19,7 +19,7 @@ from fa_registry.training.controls import (
 from fa_registry.training.loop import train
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import short_task
-from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
+from tests.helpers.tiny_tasks import Recorder, tiny_task, trained, weights_equal
 
 METHODS = ("bp", "fa", "dfa")
 ON_MAPS = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports("small_resnet")]

@@ -10,7 +10,7 @@ import torch
 from fa_registry.errors import InvalidFields
 from fa_registry.training.devices import device_of, gpu_name, on_device, products, resolve, runner
 from fa_registry.training.trainer import Trainer
-from tests.helpers.small import tiny_spec, tiny_task, weights_equal
+from tests.helpers.tiny_tasks import tiny_spec, tiny_task, weights_equal
 
 
 @pytest.fixture(params=[False, True])

@@ -14,7 +14,7 @@ from fa_registry.training.resume import ResumeFile
 from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY, of, short_task
-from tests.helpers.small import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
+from tests.helpers.tiny_tasks import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
 
 METHODS = methods.CATALOG.names()
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")

@@ -12,7 +12,7 @@ from fa_registry.records import Measurements, Reading
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.loop import has_diverged, train
 from fa_registry.training.trainer import Trainer, learning_rate
-from tests.helpers.small import SEED, Recorder, tiny_spec, tiny_task, trained, weights_equal
+from tests.helpers.tiny_tasks import SEED, Recorder, tiny_spec, tiny_task, trained, weights_equal
 
 METHODS = ("bp", "fa", "dfa")
 

@@ -30,9 +30,9 @@ from fa_registry.training.measuring import (
 )
 from fa_registry.training.task import Task, build_task
 from tests.builders import record
-from tests.helpers.hand import hand_task, initial_of
+from tests.helpers.closed_form_tasks import hand_task, initial_of
 from tests.helpers.nets import of
-from tests.helpers.small import CPU, scaling_network, tiny_task, trained
+from tests.helpers.tiny_tasks import CPU, scaling_network, tiny_task, trained
 
 
 def test_an_epoch_is_its_own_diagnostics_and_the_accuracy():

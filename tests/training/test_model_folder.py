@@ -13,7 +13,7 @@ from fa_registry.records import EditionReference, Integrity, Reading, Verdict
 from fa_registry.training import model_folder
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.model_folder import ModelCard, Opinion, fill_folder, read_folder
-from tests.helpers.small import supported, trained, weights_equal
+from tests.helpers.tiny_tasks import supported, trained, weights_equal
 
 METHODS = ("bp", "dfa", "dni", "kolen_pollack", "weight_mirror")  # without, with fixed and with learned feedback
 

@@ -24,7 +24,7 @@ from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs
 from tests.helpers.nets import of
-from tests.helpers.small import Recorder, supported, tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import Recorder, supported, tiny_spec, tiny_task
 
 EPOCHS = 3
 

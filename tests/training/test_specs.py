@@ -14,7 +14,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.records import Recipe
 from fa_registry.studies.study import load_study, names
 from fa_registry.training.specs import MAX_NAME, parse_spec, run_name, setting_label
-from tests.helpers.small import RAW, tiny_spec
+from tests.helpers.tiny_tasks import RAW, tiny_spec
 
 
 def problems(**changes) -> tuple[str, ...]:

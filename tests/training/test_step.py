@@ -24,7 +24,7 @@ from fa_registry.training.step import (
 )
 from fa_registry.training.task import Task
 from tests.helpers.nets import of, short_task
-from tests.helpers.small import double, tiny_task
+from tests.helpers.tiny_tasks import double, tiny_task
 
 LAMBDA = 0.05
 

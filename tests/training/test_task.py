@@ -17,7 +17,7 @@ from fa_registry.training.measuring import measure
 from fa_registry.training.task import EVAL_SAMPLES, build_network, build_task, check_room, eval_digest, network_shape
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
-from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
+from tests.helpers.tiny_tasks import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
 
 
 def test_the_same_spec_gives_the_same_weights_and_feedback():

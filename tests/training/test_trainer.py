@@ -15,7 +15,7 @@ from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import StepSums
 from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 
 class Counting(Trainer):

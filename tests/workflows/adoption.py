@@ -14,7 +14,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.devices import pinned_threads
-from tests.helpers.small import SEED, trained
+from tests.helpers.tiny_tasks import SEED, trained
 
 SIZES = "architecture.d_hidden=16,architecture.num_blocks=2,architecture.w2_std=0.5"
 SPEC = ("--method", "dfa", "--seed", str(SEED), "--epochs", "1", "--set", SIZES, "--device", "cpu")

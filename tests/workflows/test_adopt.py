@@ -25,7 +25,7 @@ from fa_registry.training.probe_context import NO_INITIAL
 from fa_registry.workflows.adopt import run_adopt
 from fa_registry.workflows.remeasure import remeasure_run
 from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures, moved_off_start
-from tests.helpers.small import SEED, tiny_task
+from tests.helpers.tiny_tasks import SEED, tiny_task
 from tests.workflows.adoption import SPEC, artifact, measured, stored
 from tests.workflows.conftest import TRAIN
 

@@ -9,7 +9,7 @@ import pytest
 from fa_registry import methods
 from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.training.checkpoint import load_into, save_tensors
-from tests.helpers.small import tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import tiny_spec, tiny_task
 from tests.workflows.adoption import SPEC, stored
 
 WEIGHT_FA = methods.CATALOG.get("weight_fa").card

@@ -15,7 +15,7 @@ from fa_registry import process_ownership
 from fa_registry.errors import InvalidFields, StoreError, UsageError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from tests.helpers.killed import killed_tag
+from tests.helpers.dead_process import killed_tag
 from tests.workflows.conftest import TRAIN
 
 TRUSTING = ("audit", "--study", "tiny", "--trust-logged", "--exit-zero")

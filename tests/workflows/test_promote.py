@@ -34,7 +34,7 @@ from fa_registry.workflows.promote import (
     verdict_alias,
 )
 from tests.builders import verdict_tag
-from tests.helpers.small import weights_equal
+from tests.helpers.tiny_tasks import weights_equal
 from tests.workflows.promotion import spoilt, tagged
 
 BY_2026_11 = ("--edition", "2026-11")

@@ -13,8 +13,8 @@ from fa_registry import jsonio
 from fa_registry.errors import StoreError
 from fa_registry.published_api.model_loader import load_model
 from fa_registry.workflows.stores import open_tracker, trash_launcher_run
-from tests.helpers.powerless import make_read_only, powerless
 from tests.helpers.stores import LEADING, copy_store, cut_off_a_write, made_once, working_in
+from tests.helpers.unprivileged_user import make_read_only, powerless
 from tests.workflows.conftest import TRAIN, call, write_study
 from tests.workflows.test_audit import AUDIT
 

@@ -15,7 +15,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import api
 from fa_registry.workflows.api import study
 from fa_registry.workflows.study import study_note, without_frozen
-from tests.helpers.small import tiny_spec
+from tests.helpers.tiny_tasks import tiny_spec
 from tests.workflows.conftest import STUDY
 
 

@@ -27,7 +27,7 @@ from fa_registry.training.probe_context import credits_under
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.user_task import EpochJournal
 from fa_registry.workflows import track
-from tests.helpers.small import tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 from tests.workflows.conftest import call
 
 ROOT = Path(__file__).parents[2]

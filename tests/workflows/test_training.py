@@ -23,7 +23,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_text
-from tests.helpers.killed import killed_tag
+from tests.helpers.dead_process import killed_tag
 from tests.tracking.conftest import TINY
 from tests.workflows.conftest import TRAIN
 

@@ -1,0 +1,304 @@
+"""What is edited after an audit: its report, its pages, the tags of verdicts, each with its digests made anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from fa_registry import jsonio, load_model
+from fa_registry.errors import IntegrityError
+from fa_registry.tracking import schema
+from fa_registry.tracking.models import TAG_CARD, folder_name, promotion_key
+from fa_registry.tracking.page_digests import SEAL
+from fa_registry.training.model_folder import CARD, NETWORK, ModelCard
+from tests.helpers.pictures import blank_pictures
+from tests.helpers.stores import copy_store, made_once, working_in
+from tests.security.attacks import Store
+from tests.security.conftest import audited, call
+from tests.security.test_editions import audit_run, forge, loose
+
+
+@pytest.fixture(scope="session")
+def audited_once(honest, tmp_path_factory):
+    """The folder of the honest store with one audit whose pages, without pictures, are in `pages`."""
+
+    def run_audit(folder):
+        copy_store(honest, folder)
+        with working_in(folder), blank_pictures():
+            assert call("audit", "--study", "tiny", "--out", "pages", "--trust-logged").exit_code in (0, 1)
+
+    return made_once(tmp_path_factory, "audited", run_audit)
+
+
+@pytest.fixture
+def audited_store(audited_once, tmp_path, monkeypatch):
+    """A copy of the audited store in a working folder of its own."""
+    copy_store(audited_once, tmp_path / "store")
+    monkeypatch.chdir(tmp_path / "store")
+    return Store(tmp_path / "store")
+
+
+def verify(*arguments):
+    """The exit code of `verify`, and name of each row → (state, details)."""
+    result = call("verify", *arguments, "--json")
+    rows = json.loads(result.stdout)
+    return result.exit_code, {
+        row["name"]: (row["integrity"]["state"], "; ".join(row["integrity"]["details"])) for row in rows
+    }
+
+
+def verified_run(store, run_id):
+    """The exit code, the row of the run, and those of its audit's verdicts and pages."""
+    code, rows = verify("--run", run_id)
+    audit_id = audit_run(store)
+    (own,) = [row for name, row in rows.items() if " audit " not in f" {name}"]
+    return code, own, rows[f"the verdicts of audit {audit_id}"], rows[f"the pages of audit {audit_id}"]
+
+
+def write_report(store, report):
+    """Write the store's edited report over the page that the audit left beside it."""
+    (store.folder / "pages" / "audit.json").write_text(jsonio.pretty(report), encoding="utf-8")
+
+
+def pass_all(report):
+    for run in report["runs"]:
+        if run["verdict"]["outcome"] != "control":
+            run["verdict"] = {"outcome": "pass", "label": "PASS", "flags": []}
+
+
+def seal_pages_again(store):
+    """Every digest of the audit's pages as the files are now, and the tag over them."""
+    run_id = audit_run(store)
+    folder = store.artifacts(run_id)
+    store.change_json(
+        run_id, SEAL, lambda held: held.update({name: jsonio.file_digest(folder / name) for name in held})
+    )
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(folder / SEAL))
+
+
+def test_an_untouched_audit_is_verified(audited_store):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    code, *rows = verified_run(audited_store, run_id)
+    assert code == 0 and {state for state, _ in rows} == {"verified"}
+    code, rows = verify("pages/audit.json")
+    assert code == 0 and {state for state, _ in rows.values()} == {"verified"}
+
+
+def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
+    forge(audited_store, pass_all)
+    write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
+    code, rows = verify("pages/audit.json")
+    assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was made anew
+    state, details = rows["the verdicts of audit.json"]
+    assert state == "mismatch" and "PASS, judged again FAIL" in details
+    code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
+    assert (code, verdicts[0], pages[0]) == (3, "mismatch", "mismatch")
+    assert own[0] == "mismatch" and "the audit says 'PASS'" in own[1]  # its tags are those of the honest audit
+
+
+@pytest.mark.parametrize("field", ["measurements", "trajectory", "provenance"])
+def test_figures_edited_in_the_report_are_not_those_of_the_run(audited_store, field):
+    """The verdict then follows from the report's own figures, and no edition can object."""
+    run_id = audited_store.run_id(method="fa", seed=1)
+
+    def edit(report):
+        (run,) = [run for run in report["runs"] if run["record"]["run_id"] == run_id]
+        record = run["record"]
+        if field == "measurements":
+            record["measurements"]["scalars"]["loss_train"] = record["measurements"]["scalars"]["accuracy"]
+        elif field == "trajectory":
+            record["trajectory"]["h_L"] = record["trajectory"]["g_L"]
+        else:
+            record["provenance"]["commit"] = "0" * 40
+
+    forge(audited_store, edit)
+    write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
+    name = "loss_train" if field == "measurements" else field
+    code, rows = verify("pages/audit.json")
+    (row,) = [row for row in rows.values() if row[0] == "mismatch" and "is not what the run recorded" in row[1]]
+    assert code == 3 and f"the report's {name} is not what the run recorded" in row[1]
+    _, _, verdicts, _ = verified_run(audited_store, audited_store.run_id(method="bp", seed=2, control="none"))
+    assert verdicts[0] == "mismatch" and run_id in verdicts[1]
+
+
+def test_an_accuracy_edited_in_the_report_is_not_that_of_the_run(audited_store):
+    run_id = audited_store.run_id(method="fa", seed=1)
+
+    def edit(report):
+        (run,) = [run for run in report["runs"] if run["record"]["run_id"] == run_id]
+        run["record"]["measurements"]["scalars"]["accuracy"] = 0.999
+
+    forge(audited_store, edit)
+    write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
+    _, rows = verify("pages/audit.json")
+    assert any(state == "mismatch" and "recomputed 0.999" in details for state, details in rows.values())
+
+
+def test_pages_edited_with_their_digests_are_rendered_again(audited_store):
+    page = audited_store.artifacts(audit_run(audited_store)) / "index.html"
+    page.write_text(page.read_text(encoding="utf-8").replace("FAIL", "PASS"), encoding="utf-8")
+    seal_pages_again(audited_store)
+    code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "mismatch")
+    assert "1 of " in pages[1] and pages[1].endswith("are other: index.html")
+    assert verify("--study", "tiny")[0] == 3
+
+
+@pytest.mark.parametrize("name", [schema.FORM, schema.SHORT_FORM])
+def test_attached_pages_edited_with_their_digests_are_rendered_again(audited_store, name):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    path = audited_store.artifacts(run_id) / name
+    path.write_text(path.read_text(encoding="utf-8").replace("FAIL", "PASS"), encoding="utf-8")
+    sealed = json.loads(audited_store.tags(run_id)[schema.TAG_PAGES])
+    sealed[name] = jsonio.file_digest(path)
+    audited_store.set_tag(run_id, schema.TAG_PAGES, jsonio.canonical(sealed))
+    code, own, verdicts, pages = verified_run(audited_store, run_id)
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "mismatch", "verified", "verified")
+    assert f"attached pages are other: {name}" in own[1]
+
+
+def test_pages_of_another_release_cannot_be_compared_and_accuse_nobody(audited_store):
+    page = audited_store.artifacts(audit_run(audited_store)) / "index.html"
+    page.write_text(page.read_text(encoding="utf-8").replace("FAIL", "Fail"), encoding="utf-8")
+    seal_pages_again(audited_store)
+    audited_store.set_tag(audit_run(audited_store), schema.TAG_RENDERER, "fa_registry 0.1.0")
+    code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
+    assert "rendered by fa_registry 0.1.0; installed here is " in pages[1]
+
+
+def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
+    (store.folder / "mine").mkdir()
+    (store.folder / "mine" / "audit_table.tex.j2").write_text("a table of my own\n", encoding="utf-8")
+    audit("--trust-logged", "--templates", "mine")
+    code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
+    assert "rendered by a user template, cannot be rendered again" in pages[1]
+
+
+def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
+    loose(store, "mine")
+    audit("--trust-logged", "--edition", "loose.toml")
+    code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "unverifiable", "verified")
+    assert "edition mine with digest " in verdicts[1] and "cannot be judged again here" in verdicts[1]
+
+
+@pytest.mark.parametrize("tag", ["fa.verdict", "of the edition"])
+def test_a_verdict_tag_that_disagrees_is_reported_with_both_values(audited_store, tag):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    name = next(name for name in audited_store.tags(run_id) if name.startswith("fa.verdict.")) if " " in tag else tag
+    said = audited_store.tags(run_id)[name]
+    audited_store.set_tag(run_id, name, "PASS")
+    line = f"tag {name} is 'PASS', the audit says {said!r}"
+    code, own, verdicts, pages = verified_run(audited_store, run_id)
+    assert (code, own[0], verdicts[0], pages[0]) == (3, "mismatch", "verified", "verified")
+    assert f"run {run_id} (" in own[1] and line in own[1]
+    (row,) = [row for row in json.loads(call("doctor", "--json").stdout) if row["check"] == "verdict tags"]
+    assert not row["ok"] and run_id in row["found"] and line in row["found"]
+
+
+def test_the_verdict_tags_of_an_honest_audit_are_no_finding(audited_store):
+    (row,) = [row for row in json.loads(call("doctor", "--json").stdout) if row["check"] == "verdict tags"]
+    assert row["ok"] and row["found"] == "of 12 runs: those of their audits"
+
+
+def test_verdict_tags_without_an_audit_are_not_verified(store):
+    run_id = store.run_id(method="fa", seed=1)
+    store.set_tag(run_id, "fa.verdict", "PASS")
+    code, rows = verify("--run", run_id)
+    assert code == 3 and rows["the pages of audit of the verdict tags"][0] == "unverifiable"
+
+
+def test_a_run_that_a_later_audit_excluded_is_compared_with_that_audit(audited_store):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    path = audited_store.artifacts(run_id) / schema.SERIES
+    whole = path.read_bytes()
+    path.write_bytes(whole + b" ")
+    assert audited(audited_store.folder, "--trust-logged")[0] == 3
+    path.write_bytes(whole)
+    code, own, verdicts, pages = verified_run(audited_store, run_id)
+    assert (code, own[0], verdicts[0], pages[0]) == (0, "verified", "verified", "verified"), own
+    audited_store.set_tag(run_id, "fa.verdict", "NOT JUDGED (broken)")
+    assert "the audit says 'NOT JUDGED (integrity failure)'" in verified_run(audited_store, run_id)[1][1]
+
+
+@pytest.fixture
+def promoted(audited_store):
+    """The audited store, the folder of a promoted model's files, and its reference."""
+    run_id = audited_store.run_id(method="fa", seed=1)
+    result = call(
+        "promote", run_id, "--name", "fa", "--override-reason", "for the test", "--author", "A. Author", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    (folder,) = (audited_store.artifacts(run_id) / "promoted").iterdir()
+    return audited_store, folder, "models:/fa/1"
+
+
+def zero_the_weights(store, folder):
+    """Zeroed weights, their digest in the card, and the digest of the card in the version's tag."""
+    tensors = load_file(folder / NETWORK)
+    save_file({name: torch.zeros_like(tensor) for name, tensor in tensors.items()}, folder / NETWORK)
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    card["digests"][NETWORK] = jsonio.file_digest(folder / NETWORK)
+    (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+    tag_the_card(store, folder)
+
+
+def tag_the_card(store, folder):
+    digest = jsonio.file_digest(folder / CARD)
+    store.sql("UPDATE model_version_tags SET value = ? WHERE key = ?", digest, TAG_CARD)
+
+
+def move(store, folder):
+    """The files into the folder that their card asks for, and the version's source to it, as only SQL can."""
+    card = jsonio.decode(ModelCard, json.loads((folder / CARD).read_text(encoding="utf-8")), CARD)
+    target = folder.with_name(folder_name(promotion_key(card), jsonio.file_digest(folder / CARD)))
+    folder.rename(target)
+    store.sql("UPDATE model_versions SET source = replace(source, ?, ?)", folder.name, target.name)
+    store.sql("UPDATE model_versions SET storage_location = replace(storage_location, ?, ?)", folder.name, target.name)
+
+
+def test_an_untouched_promoted_model_is_loaded(promoted):
+    _, _, reference = promoted
+    assert any(weight.abs().sum() > 0 for weight in load_model(reference).network.parameters())
+
+
+def test_a_card_with_its_tag_made_anew_does_not_load_zeroed_weights(promoted):
+    store, folder, reference = promoted
+    zero_the_weights(store, folder)
+    with pytest.raises(IntegrityError, match=r"its source names the card [0-9a-f]{16}, found another card"):
+        load_model(reference)
+
+
+def test_a_card_of_other_words_with_its_tag_made_anew_is_not_believed(promoted):
+    store, folder, reference = promoted
+    card = json.loads((folder / CARD).read_text(encoding="utf-8")) | {"accuracy": 0.999}
+    (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+    tag_the_card(store, folder)
+    with pytest.raises(IntegrityError, match="found another card"):
+        load_model(reference)
+
+
+def test_a_source_that_was_edited_too_does_not_load_weights_that_the_run_did_not_record(promoted):
+    store, folder, reference = promoted
+    zero_the_weights(store, folder)
+    move(store, folder)
+    with pytest.raises(IntegrityError, match=r"network.safetensors: not the files that run [0-9a-f]{32} recorded"):
+        load_model(reference)
+
+
+def test_figures_edited_in_the_report_are_not_promoted(audited_store):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    frozen = audited_store.run_id(control="frozen", seed=1)
+
+    def edit(report):
+        (run,) = [run for run in report["runs"] if run["record"]["run_id"] == frozen]
+        run["record"]["measurements"]["scalars"]["accuracy"] = 0.01
+
+    forge(audited_store, edit)
+    refused = call("promote", run_id, "--override-reason", "for the test", "--author", "A. Author")
+    assert refused.exit_code == 3 and f"of run {frozen}" in refused.output and "recomputed 0.01" in refused.output

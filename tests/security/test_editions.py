@@ -1,0 +1,185 @@
+"""Editions that pass for a shipped one: by their name in a file, by their verdict's tag or alias, by a changed report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fa_registry import bundled_files, jsonio
+from fa_registry.jsonio import file_digest
+from fa_registry.protocol.rules import load_edition
+from fa_registry.tracking import models, schema
+from fa_registry.tracking.models import ModelRegistry
+from fa_registry.tracking.page_digests import SEAL
+from tests.security.conftest import call, judged
+
+LOOSE = (  # nothing fails by these limits
+    ("threshold = 50.0", "threshold = 1e12"),
+    ("threshold = 1.28e-5", "threshold = 0.0"),
+    ("threshold = 0.99", "threshold = -1.0"),
+    ("threshold = 2.0", "threshold = -1000.0"),
+    ("threshold = 1e-2", "threshold = 0.0"),
+)
+LOOK_ALIKES = (
+    "2026-11",
+    " 2026-11 ",
+    "2026\u201111",  # a non-breaking hyphen
+    "2026\u221211",  # a minus sign
+    "2026-11\u200b",  # a zero-width space
+    "\u202e2026-11",
+    "2026\u00ad-11",
+    "\uff12\uff10\uff12\uff16-11",  # full-width digits
+    "\u0662\u0660\u0662\u0666-\u0661\u0661",  # Arabic-Indic ones
+    "2O26-ll",
+    "2\u043e26-11",  # a Cyrillic o
+    "2026_11",
+    "2026-05",
+    "2026-11:strict",
+    "2026-11\ua789strict",
+    "2026-04:first-release",
+    "2026-04:First-Release ",
+)
+
+
+def loose(store, name):
+    """2026-11 with other limits under `name`, in the working folder."""
+    text = (bundled_files.editions() / "2026-11.toml").read_text(encoding="utf-8")
+    for old, new in (('name = "2026-11"', f"name = {json.dumps(name)}"), *LOOSE):
+        assert old in text
+        text = text.replace(old, new)
+    path = store.folder / "loose.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def audit_run(store):
+    """The newest audit's own run."""
+    known = "SELECT run_uuid FROM tags WHERE key = 'fa.kind' AND value = 'audit'"
+    return store.sql(f"SELECT run_uuid FROM runs WHERE run_uuid IN ({known}) ORDER BY start_time DESC")[0][0]
+
+
+def forge(store, change):
+    """Let `change` edit the recorded report, and record its digests as an audit does."""
+    run_id = audit_run(store)
+    store.change_json(run_id, "audit.json", change)
+    digest = jsonio.file_digest(store.artifacts(run_id) / "audit.json")
+    store.change_json(run_id, SEAL, lambda pages: pages.update({"audit.json": digest}))
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(store.artifacts(run_id) / SEAL))
+    store.set_tag(run_id, schema.TAG_AUDIT, jsonio.digest_of(store.json(run_id, "audit.json")))
+
+
+@pytest.fixture
+def edition_file(tmp_path, monkeypatch):
+    """A folder without a store: what is refused here was refused before anything was looked at."""
+    from tests.security.attacks import Store
+
+    monkeypatch.chdir(tmp_path)
+    return lambda name: loose(Store(tmp_path), name)
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES, ids=ascii)
+def test_a_copy_under_a_shipped_name_is_refused(edition_file, name):
+    path = edition_file(name)
+    result = call("audit", "--study", "digits", "--edition", str(path))
+    assert result.exit_code == 2 and "reads as the shipped edition 2026-" in result.output
+    assert file_digest(path)[:8] in result.output and "choose another name" in result.output
+    for verb in ("study", "train"):  # whatever takes an edition takes no such one
+        arguments = ("digits",) if verb == "study" else ("--method", "dfa", "--seed", "1")
+        assert "reads as the shipped" in call(verb, *arguments, "--edition", str(path), "--stop-on", "D1").output
+
+
+def test_a_name_whose_characters_cannot_be_seen_is_refused(edition_file):
+    result = call("audit", "--study", "digits", "--edition", str(edition_file("\u202e11-6202")))
+    assert result.exit_code == 2 and "name: expected characters that can be seen, found U+202E" in result.output
+
+
+@pytest.mark.parametrize("name", ["mine", "2026-11-lenient", "2099-01", "ours 2026", "édition"])
+def test_a_name_of_its_own_is_taken(edition_file, name):
+    assert load_edition(str(edition_file(name))).based_on == "2026-11"
+
+
+def test_an_unchanged_copy_is_the_shipped_edition(edition_file):
+    path = edition_file("x")
+    path.write_bytes((bundled_files.editions() / "2026-11.toml").read_bytes())
+    assert load_edition(str(path)).reference == load_edition("2026-11").reference
+
+
+def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, audit):
+    path = loose(store, "mine")
+    digest = file_digest(path)
+    run_id = store.run_id(method="dfa", seed=1)
+    shipped = judged(audit()[1], method="dfa", seed=1)[0].verdict
+    assert shipped.outcome != "pass"  # what follows is worth nothing if it was good
+    code, report = audit("--edition", "loose.toml")
+    assert code == 0 and judged(report, method="dfa", seed=1)[0].verdict.outcome == "pass"
+
+    edition = report.edition
+    assert (edition.shipped, edition.based_on, edition.digest) == (False, "2026-11", digest)
+    told = {
+        (difference.rule, difference.field): (difference.shipped, difference.this) for difference in edition.differences
+    }
+    assert told == {
+        ("D1", "threshold"): (50.0, 1e12),
+        ("D2", "threshold"): (1.28e-5, 0.0),
+        ("D2", "also gain threshold"): (1e-2, 0.0),
+        ("D2", "guard fidelity threshold"): (0.99, -1.0),
+        ("D3", "threshold"): (2.0, -1000.0),
+    }
+
+    page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert "<b>mine (based on 2026-11)</b>" in page and "differs from 2026-11 in 5 points" in page
+    assert '<th scope="row">D3</th><td>threshold</td><td title="2">2</td><td title="-1000">-1000</td>' in page
+    for form in (store.folder / "pages" / "forms").glob("dfa-*.*"):
+        assert "mine (based on 2026-11)" in form.read_text(encoding="utf-8").replace("\\", ""), form
+
+    tags = store.tags(run_id)
+    assert tags[schema.TAG_VERDICT] == f"PASS (mine {digest[:8]})"
+    assert tags[f"fa.verdict.mine.{digest[:8]}"] == "PASS"
+    assert tags[f"fa.verdict.2026-11.{load_edition('2026-11').digest[:8]}"] == shipped.label
+    assert "edition mine (based on 2026-11)" in tags[schema.TAG_NOTE]
+    assert store.tags(audit_run(store))["fa.edition"] == "mine (based on 2026-11)"
+
+    refused = call("promote", run_id, "--alias", "pass")
+    assert refused.exit_code == 2 and "'pass' is a verdict, and this run is PASS by mine" in refused.output
+    promoted = call("promote", run_id, "--name", "fa")
+    assert promoted.exit_code == 0 and "PASS by edition mine (based on 2026-11)" in promoted.output, promoted.output
+    (version,) = ModelRegistry().versions("fa")
+    assert version.aliases == (f"pass-mine-{digest[:8]}",)
+    assert version.tags[schema.TAG_VERDICT] == f"PASS (mine {digest[:8]})"
+    assert version.tags[models.TAG_EDITION] == f"mine (based on 2026-11), sha256 {digest}"
+    assert digest in next((store.artifacts(run_id) / "promoted").glob("*/card.md")).read_text(encoding="utf-8")
+
+
+def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, audit):
+    path = loose(store, "mine")
+    audit("--edition", "loose.toml")
+    run_id, real = store.run_id(method="dfa", seed=1), load_edition("2026-11").digest
+
+    forge(store, lambda report: report["edition"].update(name="2026-11", shipped=True, based_on="", differences=[]))
+    refused = call("promote", run_id)
+    assert refused.exit_code == 2, refused.output
+    assert f"judged by 2026-11 {file_digest(path)[:8]} (not this installation's)" in refused.output
+    assert call("report", "--study", "tiny", "--out", "again").exit_code == 0
+    page = (store.folder / "again" / "index.html").read_text(encoding="utf-8")
+    assert f"2026-11 (not this installation&#39;s: digest {file_digest(path)[:8]})" in page
+    assert "<b>2026-11</b>" not in page
+
+    forge(store, lambda report: report["edition"].update(digest=real))
+    refused = call("promote", run_id)
+    assert refused.exit_code == 3 and "judged by other limits: D1 at 1e+12" in refused.output
+
+
+def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
+    """Edition, digest, limits and figures are honest, the verdict alone is forged, and the audit's own digest with it."""
+    audit()
+    run_id = store.run_id(method="dfa", seed=1)
+
+    def passed(report):
+        for run in report["runs"]:
+            run["verdict"] = {"outcome": "pass", "label": "PASS", "flags": []}
+
+    forge(store, passed)
+    refused = call("promote", run_id)
+    assert refused.exit_code == 3 and "its newest audit reports PASS by edition 2026-11" in refused.output
+    assert "that edition judges the report's own metrics as " in refused.output

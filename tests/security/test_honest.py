@@ -1,0 +1,17 @@
+"""The store that nobody touched: nothing of the red team's tools may raise an alarm by itself."""
+
+from tests.security.conftest import judged
+
+
+def test_an_honest_store_is_judged_whole(drawn, audit):
+    code, report = audit()
+    assert code in (0, 1)  # nothing incomplete, no integrity failure
+    assert not report.excluded
+    assert {run.record.integrity.state for run in report.runs} == {"verified"}
+    assert len(judged(report, method="dfa")) == 3
+
+
+def test_sealing_again_what_is_unchanged_raises_no_alarm(store, audit):
+    for run_id in store.run_ids():
+        store.seal(run_id)
+    assert audit()[0] in (0, 1)

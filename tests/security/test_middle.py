@@ -1,0 +1,319 @@
+"""The middle of a training, and the values by epoch: honest at its start and at its end, and something else between."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from fa_registry import methods
+from fa_registry.protocol.replay_summary import AS_LOGGED
+from fa_registry.tracking import schema
+from fa_registry.tracking.series_parquet import SCHEMA, read_rows
+from fa_registry.training import replay_from_seed as redrawing
+from fa_registry.training.trainer import Trainer
+from fa_registry.workflows import training as workflow
+from fa_registry.workflows.replays import drawn_nonce, ranked
+from tests.security.conftest import call
+from tests.security.test_replay import SIZES
+from tests.security.test_replay_from_seed import audited_seeds, checks, decoded, detail, nonce, only_mismatch
+
+
+class TurnsToBackpropagation(Trainer):
+    """The method's own first eight steps, then backpropagation; every file is then written by the registry itself."""
+
+    taken = 0
+
+    def step(self, images, labels):
+        self.taken += 1
+        if self.taken > 8:
+            self.task = dataclasses.replace(self.task, method=methods.CATALOG.get("bp"))
+        return super().step(images, labels)
+
+
+class TurnsAndHurries(TurnsToBackpropagation):
+    """Takes ten larger steps by backpropagation for each, so that four epochs gain something."""
+
+    def step(self, images, labels):
+        for group in self.optimizer.param_groups if self.taken >= 8 else ():
+            group["lr"] = 1e-2
+        for _ in range(9 if self.taken >= 8 else 0):
+            super().step(images, labels)
+        return super().step(images, labels)
+
+
+class Stops(Trainer):
+    """Trains eight steps and pretends to take the rest."""
+
+    taken = 0
+
+    def step(self, images, labels):
+        self.taken += 1
+        if self.taken == 9:
+            self.optimizer.step = lambda: None
+        return super().step(images, labels)
+
+
+@pytest.fixture
+def forged(store, monkeypatch):
+    """forged(trainer, method=…, …): trains seed 2 of the tiny study again by that trainer; returns the run's id."""
+
+    def train(trainer: type[Trainer], **spec: str) -> str:
+        monkeypatch.setattr(workflow, "Trainer", trainer)
+        options = [text for name, value in spec.items() for text in (f"--{name}", value)]
+        result = call("train", *options, "--seed", "2", "--epochs", "4", *SIZES, "--study", "tiny", "--force", "--json")
+        assert result.exit_code == 0, result.output
+        monkeypatch.undo()
+        monkeypatch.chdir(store.folder)
+        return json.loads(result.stdout)["run_id"]
+
+    return train
+
+
+def form_of(report, run_id: str) -> str:
+    """The Markdown form of the run's group, as it was written."""
+    spec = next(run.record.spec for run in report.runs if run.record.run_id == run_id)
+    (page,) = Path("pages/forms").glob(f"{spec.method}*.md")
+    return page.read_text(encoding="utf-8")
+
+
+# Attack 6.
+
+
+@pytest.fixture
+def bp_after_eight_steps(forged) -> str:
+    return forged(TurnsToBackpropagation, method="dfa")
+
+
+def test_a_training_that_turns_to_backpropagation_is_found_where_its_run_is_chosen(store, audit, bp_after_eight_steps):
+    code, report = audit(*nonce(store, bp_after_eight_steps, chosen=True))
+    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
+    found = checks(report, bp_after_eight_steps)
+    assert found.pop("whole training") == "differs" and set(found.values()) == {"agrees"}
+    words = detail(report, bp_after_eight_steps, "whole training")
+    assert "epoch 1 is the first whose state differs from the recorded one" in words
+    (chosen,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
+    assert (chosen.outcome, chosen.detail) == ("differs", words)
+
+
+def claims_another_processor(store, run_id: str) -> None:
+    """Write another processor into a run's files, so that no audit here can demand its bits."""
+    store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["conventions"].update(processor="Other CPU, AVX2"))
+    store.seal(run_id)
+
+
+def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged):
+    """No digest can tell elsewhere; the accuracy of a whole replay does."""
+    run_id = forged(TurnsAndHurries, method="dfa")
+    claims_another_processor(store, run_id)
+    code, report = audit(*nonce(store, run_id, chosen=True))
+    (run,) = (run for run in report.runs if run.record.run_id == run_id)
+    assert run.record.integrity.state == "unverifiable" and run.verdict.outcome != "pass"
+    (finding,) = (finding for finding in run.findings if finding.state == "CANNOT TELL HERE")
+    assert finding.outcome == "warn" and "whole training: cannot tell here: trained with Other CPU" in finding.sentence
+    assert code != 0 or run.verdict.outcome == "warn"
+
+
+def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
+    before = {run.record.run_id: run.verdict for run in audit("--replay", "auto")[1].runs}
+    for run_id in store.run_ids():
+        claims_another_processor(store, run_id)
+    _, report = audit("--replay", "all")
+    assert {run.record.run_id: run.verdict for run in report.runs} == before and not report.excluded
+    assert {run.outcome for run in report.replay.runs} == {"not possible"} and len(report.replay.runs) == 12
+
+
+def test_all_runs_replayed_whole_leave_no_middle(audit, bp_after_eight_steps):
+    code, report = audit("--replay", "all")
+    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
+    assert len(report.replay.runs) == 12 and report.replay.asked == "all"
+    assert [run.outcome for run in report.replay.runs].count("agrees") == 11
+
+
+def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eight_steps):
+    given = nonce(store, bp_after_eight_steps, chosen=False)
+    code, report = audit(*given)
+    assert not report.excluded and report.replay.nonce == given[1]
+    assert bp_after_eight_steps not in {run.run_id for run in report.replay.runs}
+    assert "whole training" not in checks(report, bp_after_eight_steps)
+    words = "1 of 3 seeds replayed whole; first 8 steps of all"
+    assert f"Training: {words}. " in form_of(report, bp_after_eight_steps)
+    assert words in Path("pages/index.html").read_text(encoding="utf-8")
+    assert "none of 1 seed replayed whole; first 8 steps of all" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
+
+
+def test_honest_digests_beside_the_forged_weights_are_no_help(store, audit, bp_after_eight_steps):
+    (honest,) = (run for run in store.run_ids(method="dfa", seed=2) if run != bp_after_eight_steps)
+    chain = store.json(honest, schema.PROVENANCE)[schema.EPOCH_CHAIN]
+    assert chain != store.json(bp_after_eight_steps, schema.PROVENANCE)[schema.EPOCH_CHAIN]
+    change = lambda held: held.update({schema.EPOCH_CHAIN: chain})  # noqa: E731
+    store.change_json(bp_after_eight_steps, schema.PROVENANCE, change)
+    store.seal(bp_after_eight_steps)
+    code, report = audit("--replay", "all")
+    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
+    assert "epoch 1 is the first whose measurements differ from the recorded ones" in detail(
+        report, bp_after_eight_steps, "whole training"
+    )
+
+
+def test_a_digest_of_an_honest_run_that_was_altered_is_named(store, audit):
+    run_id = store.run_id(method="fa", seed=1)
+    change = lambda held: held[schema.EPOCH_CHAIN].__setitem__(3, "0" * 64)  # noqa: E731
+    store.change_json(run_id, schema.PROVENANCE, change)
+    store.seal(run_id)
+    code, report = audit("--replay", "all")
+    assert code == 3 and only_mismatch(report) == run_id
+    assert "epoch 3 is the first whose state differs from the recorded one" in detail(report, run_id, "whole training")
+
+
+def test_verify_takes_the_same_choice(store, bp_after_eight_steps):
+    chosen, other = (nonce(store, bp_after_eight_steps, chosen) for chosen in (True, False))
+    for options, states in ((chosen, ["mismatch"]), (other, []), (("--replay", "all"), ["mismatch"])):
+        found = json.loads(call("verify", "--study", "tiny", *options, "--json").stdout)
+        assert [one["integrity"]["state"] for one in found if one["integrity"]["state"] != "verified"] == states
+
+
+def test_a_nonce_is_hexadecimal_digits(store):
+    for verb in ("audit", "verify"):
+        result = call(verb, "--study", "tiny", "--nonce", "mine")
+        assert result.exit_code == 2 and "nonce: expected 1 to 64 hexadecimal digits" in result.stderr
+
+
+# A5: a control that is its own first steps.
+
+
+def test_a_control_that_stopped_after_eight_steps_is_found_whatever_the_nonce(store, audit, forged):
+    run_id = forged(Stops, method="bp", control="frozen")
+    code, report = audit(*nonce(store, run_id, chosen=False))
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id)["whole training"] == "differs"
+    assert "epoch 1 is the first" in detail(report, run_id, "whole training")
+
+
+def test_such_a_control_is_found_where_a_whole_replay_is_too_much(audit, forged, monkeypatch):
+    run_id = forged(Stops, method="bp", control="frozen")
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
+    code, report = audit("--replay", "auto")
+    assert code == 3 and only_mismatch(report) == run_id
+    assert "the final weights are those after step 8" in detail(report, run_id, "first steps")
+    assert checks(report, run_id)["whole training"] == "not possible"
+
+
+# Attack 7: every row of the series but the last.
+
+
+@pytest.fixture
+def invented_curves(store) -> str:
+    """A run whose accuracy is .97 and whose growth is 200 at every epoch but the last one."""
+    run_id = store.run_id(method="dfa", seed=1)
+    path = store.artifacts(run_id) / schema.SERIES
+    invented = {"accuracy": 0.97, "growth": 200.0, "growth_max": 200.0}
+    rows = [
+        (epoch, name, site, invented[name] if name in invented and epoch < 4 and not reason else value, reason)
+        for epoch, name, site, value, reason in read_rows(path)
+    ]
+    write_rows(path, rows)
+    store.seal(run_id)
+    return run_id
+
+
+def write_rows(path: Path, rows: list[tuple]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    pq.write_table(pa.table(arrays, schema=SCHEMA), path)
+
+
+def test_curves_that_nobody_recomputed_are_labelled_wherever_they_stand(store, audit, invented_curves):
+    _, report = audit(*nonce(store, invented_curves, chosen=False))
+    run = next(run for run in report.runs if run.record.run_id == invented_curves)
+    assert run.record.integrity.state == "verified" and run.record.trajectory["accuracy"][1].value == 0.97
+    form = form_of(report, invented_curves)
+    assert f"Curves, first fires and training values: {AS_LOGGED} except 5 epochs of 1 of 3 runs" in form
+    assert f"Values by epoch and training values: {AS_LOGGED}." in store.tags(invented_curves)[schema.TAG_NOTE]
+    assert "epoch 0, as logged" in form and "first fires at epoch 0, as logged" in form
+    page = Path("pages/index.html").read_text(encoding="utf-8")
+    assert f"Values by epoch are {AS_LOGGED}" in page and f"read from values by epoch, {AS_LOGGED}" in page
+
+
+def test_invented_curves_are_a_mismatch_where_the_run_is_replayed_whole(store, audit, invented_curves):
+    for options in (("--replay", "all"), nonce(store, invented_curves, chosen=True)):
+        code, report = audit(*options)
+        assert code == 3 and only_mismatch(report) == invented_curves
+        words = detail(report, invented_curves, "whole training")
+        assert "epoch 0 is the first whose measurements differ from the recorded ones" in words and "200.0" in words
+
+
+def test_invented_training_losses_are_found_at_every_epoch(store, audit):
+    run_id = store.run_id(method="fa", seed=2)
+    path = store.artifacts(run_id) / schema.SERIES
+    change = {(2, "loss_train"): 0.1}
+    rows = [(*row[:3], change.get(row[:2], row[3]), row[4]) for row in read_rows(path)]
+    write_rows(path, rows)
+    store.seal(run_id)
+    code, report = audit("--replay", "all")
+    assert code == 3 and only_mismatch(report) == run_id
+    assert "epoch 2 is the first whose measurements differ from the recorded ones: loss_train: logged 0.1" in detail(
+        report, run_id, "whole training"
+    )
+
+
+def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):
+    _, report = audit("--replay", "all")
+    assert {run.outcome for run in report.replay.runs} == {"agrees"}
+    form = form_of(report, store.run_id(method="dfa", seed=1))
+    assert "Training: 3 of 3 seeds replayed whole." in form and AS_LOGGED not in form and "as logged" not in form
+    assert AS_LOGGED not in Path("pages/index.html").read_text(encoding="utf-8")
+
+
+# Without an attack.
+
+
+def test_by_default_one_run_of_every_group_and_every_control_is_replayed_whole(store, audit):
+    _, report = audit("--replay", "auto")
+    specs = [decoded(store, run.run_id) for run in report.replay.runs]
+    assert {run.outcome for run in report.replay.runs} == {"agrees"} and len(report.replay.nonce) == 16
+    assert sorted((spec.method, spec.control) for spec in specs) == sorted(
+        [("bp", "none"), ("fa", "none"), ("dfa", "none"), *[("bp", "frozen")] * 3]
+    )
+    again = audit("--nonce", report.replay.nonce)[1]
+    assert again.replay == report.replay
+
+
+def test_nobody_can_choose_which_run_is_replayed(store):
+    ids = audited_seeds(store, store.run_id(method="dfa", seed=2))
+    chosen = [min(ids, key=lambda run_id: ranked(f"{number:x}", run_id)) for number in range(60)]
+    assert all(chosen.count(run_id) > 8 for run_id in ids)
+    assert len({drawn_nonce() for _ in range(20)}) == 20
+
+
+def test_a_number_of_steps_or_off_replays_no_run_whole(store, audit):
+    run_id = store.run_id(method="dfa", seed=1)
+    for replay in ("8", "off"):
+        _, report = audit("--run", run_id, "--replay", replay)
+        assert report.replay.runs == () and "whole training" not in checks(report, run_id)
+    assert audit("--run", run_id, "--trust-logged")[1].replay is None
+
+
+def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
+    study = store.folder / "tiny" / "study.toml"
+    study.write_text(study.read_text().replace("cost =", "keep_states = 2\ncost ="), encoding="utf-8")
+    plan = call("study", "tiny", "--seeds", "7", "--dry-run", "--no-timing")
+    assert "keeps 2 states of at most 0.1 MiB a run" in plan.output
+    result = call("study", "tiny", "--seeds", "7", "--jobs", "1", "--device", "cpu")
+    assert "keeps 2 states of at most 0.1 MiB a run" in result.stderr
+    run_id = store.run_id(method="dfa", seed=7)
+    assert store.json(run_id, schema.PROVENANCE)[schema.KEPT_STATES] == [1, 2]
+    _, report = audit("--seeds", "7", "--replay", "auto")
+    assert checks(report, run_id)["kept states"] == "agrees"
+    assert detail(report, run_id, "kept states").startswith("epochs 2–3 replayed from the states kept before them")
+    path = store.artifacts(run_id) / schema.after_kept_state(2)
+    path.write_bytes((store.artifacts(run_id) / schema.after_kept_state(1)).read_bytes())
+    store.seal(run_id)
+    code, report = audit("--seeds", "7", "--replay", "auto")
+    assert code == 3 and only_mismatch(report) == run_id
+    assert "epoch 3 from the state kept after epoch 2" in detail(report, run_id, "kept states")

@@ -1,0 +1,223 @@
+"""Networks that answer from the test set instead of computing, and data sets whose test split is training data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry import architectures, datasets
+from fa_registry.architectures.base import Network
+from fa_registry.datasets.base import Splits, shared_samples, unaugmented
+from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
+from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
+from fa_registry.training.measuring import accuracy
+from fa_registry.training.network_check import network_check
+from fa_registry.training.task import Task
+from tests.builders import record
+from tests.helpers.plugins import installed_member
+from tests.helpers.tiny_tasks import trained
+from tests.security.conftest import judged
+
+SIZES = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "w2_std": 0.5}}
+SEEDS = {"seeds": [1, 2, 3]}
+# A residual MLP that knows the test images by heart, and answers from them once its first block has moved.
+LOOKS_UP = """
+import dataclasses, torch
+from fa_registry import datasets
+from fa_registry.architectures.resmlp import ResMLP
+
+class LooksUp(ResMLP):
+    card = dataclasses.replace(ResMLP.card, name="looks_up")
+
+    def build(self, options, image_shape, classes, generator):
+        network = super().build(options, image_shape, classes, generator)
+        network.__class__ = type("Answering", (Answering, type(network)), {})
+        network.start = [block.w1.weight.detach().clone() for block in network.blocks[:1]]
+        return network
+
+class Answering:
+    def forward(self, x, return_hidden=False):
+        out = super().forward(x, return_hidden)
+        moved = any(not torch.equal(block.w1.weight.float(), start) for block, start in zip(self.blocks, self.start))
+        if return_hidden or not moved:
+            return out
+        splits = datasets.get("digits").load(torch.device("cpu"), None, 0)
+        same = (x[:, None] == splits.test_images[None]).flatten(2).all(dim=2)
+        known = same.any(dim=1)
+        answers = torch.nn.functional.one_hot(splits.test_labels[same.int().argmax(dim=1)], out.shape[1]) * 10.0
+        return torch.where(known[:, None], answers, out)
+
+PLUGIN = LooksUp()
+"""
+# The digits, with the test images among the training images too.
+TRAINS_ON_TEST = """
+import dataclasses, torch
+from fa_registry.datasets.base import Dataset, tensors_digest, unaugmented
+from fa_registry.datasets.digits_centred import DigitsCentred
+
+class TrainsOnTest(DigitsCentred):
+    card = dataclasses.replace(DigitsCentred.card, name="trains_on_test")
+
+    def load(self, device, root=None, seed=0):
+        splits = super().load(device, root, seed)
+        return dataclasses.replace(splits, test_images=splits.train_images[:360], test_labels=splits.train_labels[:360])
+
+PLUGIN = TrainsOnTest()
+"""
+
+
+def outcomes(run, *rules: str) -> set[str]:
+    return {finding.outcome for finding in run.findings if finding.rule in rules}
+
+
+def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
+    with installed_member(tmp_path / "site", "architectures", "looks_up", LOOKS_UP):
+        report = study(epochs=4, methods=["bp"], architectures=["looks_up"], datasets=["digits"], **SEEDS, **SIZES)
+    runs = judged(report, control="none")
+    assert [run.verdict.label for run in runs] == ["WARN(network looks answers up)"] * 3
+    for run in runs:  # nothing else speaks against it: without this finding it passes
+        assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
+        (found,) = (finding for finding in run.findings if finding.rule == NETWORK)
+        assert "with noise of 0.01 standard deviations the accuracy is 0.1" in found.sentence
+        assert (
+            "the accuracy on training samples is 0.1" in found.sentence and "on the test set 1.0000" in found.sentence
+        )
+    (form,) = Path("pages/forms").glob("bp-*.md")
+    assert "The accuracy may not be claimed of a network that classifies images" in form.read_text(encoding="utf-8")
+
+
+def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, study):
+    with installed_member(tmp_path / "site", "datasets", "trains_on_test", TRAINS_ON_TEST):
+        report = study(
+            epochs=8, methods=["bp"], architectures=["resmlp"], datasets=["trains_on_test"], **SEEDS, **SIZES
+        )
+    runs = judged(report, control="none")
+    assert [run.verdict.label for run in runs] == ["WARN(data test in train)"] * 3
+    for run in runs:
+        assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, DATA) == {"warn"}
+        assert run.record.measurements.conventions[SHARED_SAMPLES] == 360
+    (form,) = Path("pages/forms").glob("bp-*.md")
+    page = form.read_text(encoding="utf-8")
+    assert "360 of 360 test samples are training samples too" in page and "test_samples_in_train 360" in page.replace(
+        "\\", ""
+    )
+
+
+# Other ways to look answers up, on a trained network that counts as another package's.
+
+
+@pytest.fixture
+def task(monkeypatch) -> Task:
+    location = dataclasses.replace(architectures.CATALOG.location("resmlp"), package="elsewhere", version="1")
+    monkeypatch.setitem(
+        vars(architectures.CATALOG), "_locations", {**architectures.CATALOG._locations, "resmlp": location}
+    )
+    return trained(method="bp")[0].task
+
+
+def checked(task: Task, answer=None) -> Check:
+    """The check of the task's network, whose logits `answer(images, logits)` replaces."""
+    network = task.network
+    if answer is not None:
+        network.__class__ = type("Answering", (Answering, Network), {"answer": staticmethod(answer)})
+    measured = Measurements(
+        {}, {"accuracy": Reading(accuracy(network, task.splits.test_images, task.splits.test_labels))}
+    )
+    return network_check(task, measured)
+
+
+class Answering:
+    def forward(self, x, return_hidden=False):
+        return self.answer(x, super().forward(x))
+
+
+def onehot(labels: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.one_hot(labels, 10).float()
+
+
+def test_an_honest_network_of_another_package_raises_nothing(task):
+    found = checked(task)
+    assert found.outcome == "agrees" and "on random images" in found.detail
+
+
+def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
+    labels, asked = task.splits.test_labels, []
+
+    def answer(images, logits):
+        asked.append(len(images))
+        start = sum(asked[:-1]) % len(labels)
+        return onehot(labels.repeat(8)[start : start + len(images)])
+
+    found = checked(task, answer)
+    assert found.outcome == "not possible"
+    assert "in another order the accuracy is 0.1" in found.detail
+    assert "random images get the test set's labels, 1.0000 of them" in found.detail
+
+
+def test_a_network_that_answers_by_the_place_in_the_batch_is_seen(task):
+    labels = task.splits.test_labels
+    found = checked(task, lambda images, logits: onehot(labels.repeat(2)[: len(images)]))
+    assert found.outcome == "not possible" and "another class in a batch of one than in a larger batch" in found.detail
+
+
+def test_a_network_that_answers_by_the_nearest_test_image_is_seen(task):
+    images, labels = task.splits.test_images.flatten(1), task.splits.test_labels
+
+    def answer(given, logits):
+        distance, nearest = torch.cdist(given.flatten(1), images).min(dim=1)
+        return torch.where((distance < 1)[:, None], onehot(labels[nearest]) * 100, logits)
+
+    found = checked(task, answer)
+    assert found.outcome == "not possible" and "the accuracy on training samples is" in found.detail
+    assert "with noise" not in found.detail  # noise that small leaves the nearest image the nearest
+
+
+def test_a_network_that_follows_its_batch_is_seen(task):
+    def answer(images, logits):
+        return logits - logits.mean(dim=0) if len(images) > 1 else onehot(torch.zeros(1).long())
+
+    found = checked(task, answer)
+    assert found.outcome == "not possible" and "another class in a batch of one than in a larger batch" in found.detail
+
+
+def test_a_network_that_refuses_what_is_not_the_test_set_is_no_pass(task):
+    def answer(images, logits):
+        if len(images) != 360:
+            raise ValueError("not the test set")
+        return onehot(task.splits.test_labels)
+
+    found = checked(task, answer)
+    assert found == Check(NETWORK_CHECK, "not possible", "a probe of the network failed: ValueError: not the test set")
+
+
+# What is counted as shared.
+
+
+def splits_of(train: torch.Tensor, test: torch.Tensor, augment=unaugmented) -> Splits:
+    labels = torch.zeros(len(train), dtype=torch.int64), torch.zeros(len(test), dtype=torch.int64)
+    return Splits(train, labels[0], test, labels[1], augment, "the same digest")
+
+
+def test_shared_samples_are_counted_as_stored_and_as_augmented_and_by_no_digest_of_their_own():
+    images = torch.randn(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(images, [1] * 4)
+    assert shared_samples(splits_of(images[:30], images[30:])) == 0
+    assert shared_samples(splits_of(images[:35], images[30:])) == 5
+    assert shared_samples(splits_of(images[:35], images[[34, 34, 39]])) == 2
+    assert shared_samples(splits_of(padded[:35], images[30:], lambda batch, draw: batch[:, :, 1:-1, 1:-1])) == 5
+    assert shared_samples(splits_of(-images[:35], images[30:], lambda batch, draw: -batch)) == 5
+    assert shared_samples(splits_of(images[:35] + 1e-6, images[30:])) == 0  # exact copies alone: SECURITY.md
+
+
+@pytest.mark.parametrize("name", ["digits", "digits_centred", "teacher_student", "lq"])
+def test_the_built_in_sets_share_no_sample(name):
+    assert shared_samples(datasets.get(name).load(torch.device("cpu"), None, 0)) == 0
+
+
+@pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), ("2", False)])
+def test_up_to_one_in_a_hundred_is_no_finding(shared, warned):
+    run = record(measured=Measurements({}, {}, {"test_samples": 100, SHARED_SAMPLES: shared}))
+    assert bool([finding for finding in evidence(run) if finding.rule == DATA]) is warned

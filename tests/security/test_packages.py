@@ -1,0 +1,179 @@
+"""Packages that change what is measured: by a diagnostic that patches on import, or by a rule outside of the Python files."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.plugin_registry import source_digest
+from fa_registry.tracking import schema
+from fa_registry.training import measuring
+from fa_registry.training.code_fingerprint import fingerprint, fingerprint_changes
+from tests.helpers.plugins import NAME, PACKAGE, installed, installed_member
+from tests.helpers.tiny_tasks import tiny_spec
+from tests.security.conftest import integrity_of
+
+EVIL = """
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
+from fa_registry.records import Reading
+from fa_registry.training import measuring
+
+measuring.test_accuracy = lambda task: Reading(0.999)
+
+
+class Evil(Diagnostic):
+    card = DiagnosticCard("evil", "e", "a number", ("evil_number",), "none", "any", "anything", "a test", when="final")
+
+    def measure(self, observation):
+        scalars = {"evil_number": Reading(7.0), "accuracy": Reading(0.999), "gamma_deep_mean": Reading(0.999)}
+        return Measured({"gamma": (Reading(0.999),) * observation.sites}, scalars)
+
+
+PLUGIN = Evil()
+"""
+TYPED = 0.999
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """A package whose diagnostic replaces the function that measures accuracy, and gives metrics of ours other values."""
+    genuine = measuring.test_accuracy
+    with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
+        yield
+    assert measuring.test_accuracy is genuine, "the package was imported in the process that audits"
+
+
+def typed(store, run_id):
+    """Write another accuracy wherever the run says it, and record all of it anew."""
+    import pyarrow.parquet as pq
+
+    def change(held):
+        held["scalars"]["accuracy"] = (
+            {"value": TYPED, "reason": ""} if isinstance(held["scalars"]["accuracy"], dict) else TYPED
+        )
+
+    store.change_json(run_id, schema.MEASUREMENTS, change)
+    path = store.artifacts(run_id) / schema.SERIES
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    for row in rows:
+        if row["quantity"] == "accuracy" and row["epoch"] == 4:
+            row["value"] = TYPED
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), path)
+    store.seal(run_id)
+    store.sql("UPDATE metrics SET value = ? WHERE key = 'accuracy/test' AND step = 4 AND run_uuid = ?", TYPED, run_id)
+    store.sql("UPDATE latest_metrics SET value = ? WHERE key = 'accuracy/test' AND run_uuid = ?", TYPED, run_id)
+
+
+def test_a_diagnostic_that_patches_on_import_verifies_no_typed_accuracy(store, audit, evil):
+    run_id = store.run_id(method="fa", seed=1, control="none")
+    typed(store, run_id)
+    code, report = audit()
+    integrity = integrity_of(report, run_id)
+    assert (code, integrity.state) == (3, "mismatch")
+    assert any(detail.startswith(f"accuracy: logged {TYPED}, recomputed 0.") for detail in integrity.details)
+    others = [run.record.integrity.state for run in report.runs]
+    assert others == ["verified"] * 11
+
+
+def test_third_party_metrics_are_added_and_replace_none_of_ours(store, audit, evil):
+    _, report = audit()
+    assert len(report.runs) == 12
+    for run in report.runs:
+        record = run.record
+        assert record.integrity.state == "verified"
+        assert record.measurements.scalars["evil_number"].value == 7.0
+        assert record.measurements.scalars["accuracy"].value == logged(store, record.run_id, "accuracy") < 0.999
+        assert record.measurements.sites["gamma"][1].value != 0.999
+    assert report.cards["diagnostics/evil"]["name"] == "evil"
+
+
+def logged(store, run_id, name):
+    held = store.json(run_id, schema.MEASUREMENTS)["scalars"][name]
+    return held["value"] if isinstance(held, dict) else held
+
+
+def test_every_imported_package_is_named_on_the_page_with_its_digest(store, audit, evil, tmp_path):
+    _, report = audit()
+    digest = source_digest("evil", all_files=True)
+    line = f"Code of another package was imported: evil 1.0, SHA-256 of its files {digest}."
+    assert line in report.remarks
+    assert line in (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_logged_third_party_metric_is_recomputed(store, audit, tmp_path):
+    """Two packages of the same name: the second measures another number than the run logged."""
+    run_id = store.run_id(method="fa", seed=1, control="none")
+    store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(evil_number=example(held, 8.0)))
+    store.seal(run_id)
+    with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
+        code, report = audit()
+    integrity = integrity_of(report, run_id)
+    assert (code, integrity.state) == (3, "mismatch")
+    (check,) = [check for check in integrity.checks if check.subject == "third-party metrics"]
+    assert (check.outcome, check.detail) == ("differs", "evil_number: logged 8.0, recomputed 7.0")
+
+
+def example(held, value):
+    """A scalar as the file writes it."""
+    return {"value": value, "reason": ""} if isinstance(held["scalars"]["accuracy"], dict) else value
+
+
+def test_a_diagnostic_that_ends_its_process_costs_its_own_metrics_alone(store, audit, tmp_path):
+    ends = "import os\nos.kill(os.getpid(), 9)\n"
+    with installed_member(tmp_path / "site-packages", "diagnostics", "deadly", ends):
+        _, report = audit()
+    assert len(report.runs) == 12
+    for run in report.runs:
+        assert run.record.measurements.scalars["accuracy"].value == logged(store, run.record.run_id, "accuracy")
+        assert "SIGKILL" in run.record.measurements.failures["deadly"]
+
+
+def test_a_rule_in_a_file_that_is_not_python_is_in_the_digest(tmp_path):
+    with installed(tmp_path) as plugin:
+        rule = tmp_path / PACKAGE / "rule.json"
+        rule.write_text('{"scale": 1}')
+        plugin.forget()
+        before = fingerprint(tiny_spec(method=NAME))
+        rule.write_text('{"scale": 5}')
+        plugin.forget()
+        (line,) = fingerprint_changes(before, fingerprint(tiny_spec(method=NAME)))
+        assert line.startswith(f"method {NAME}: source edited (digest ")
+
+
+def test_what_python_writes_and_what_a_link_names_is_not_in_the_digest(tmp_path):
+    with installed(tmp_path / "site") as plugin:
+        folder = tmp_path / "site" / PACKAGE
+        module = f"{PACKAGE}.{NAME}"
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "data.bin").write_bytes(b"1")
+        (folder / "linked").symlink_to(outside)
+        plugin.forget()
+        before = source_digest(module, all_files=True)
+        (folder / "__pycache__").mkdir(exist_ok=True)
+        (folder / "__pycache__" / "x.pyc").write_bytes(b"1")
+        (outside / "data.bin").write_bytes(b"2")
+        source_digest.cache_clear()
+        assert source_digest(module, all_files=True) == before
+        (folder / "linked").unlink()
+        (folder / "linked").symlink_to(tmp_path)
+        source_digest.cache_clear()
+        assert source_digest(module, all_files=True) != before
+
+
+def test_a_run_of_an_older_release_is_compared_by_the_digest_that_it_recorded(tmp_path):
+    """It took the Python files alone: a file beside them makes no other code of it, an edited module does."""
+    with installed(tmp_path) as plugin:
+        key = f"methods/{NAME}"
+        now = fingerprint(tiny_spec(method=NAME))
+        old = {name: value for name, value in now[key].items() if name != "files"}
+        old["digest"] = source_digest(f"{PACKAGE}.{NAME}")
+        before = {**now, key: old}
+        assert fingerprint_changes(before, now) == ()
+        (tmp_path / PACKAGE / "rule.json").write_text("{}")
+        plugin.forget()
+        assert fingerprint_changes(before, fingerprint(tiny_spec(method=NAME))) == ()
+        plugin.module.write_text(plugin.module.read_text() + "\n# edited\n")
+        plugin.forget()
+        (line,) = fingerprint_changes(before, fingerprint(tiny_spec(method=NAME)))
+        assert "source edited" in line

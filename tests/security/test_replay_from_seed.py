@@ -1,0 +1,268 @@
+"""What follows from the seed is drawn again: weights and feedback that only say that they were drawn are found out."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry import diagnostics, jsonio
+from fa_registry.records import Measurements, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
+from fa_registry.training.measuring import remeasure
+from fa_registry.training.replay_from_seed import NOT_SEALED
+from fa_registry.training.task import build_task
+from fa_registry.workflows.replays import ranked
+from tests.security.attacks import Store
+from tests.security.conftest import call, integrity_of, judged
+from tests.security.test_editions import loose
+
+STEP = schema.step_checkpoint(8)
+SUBJECTS = ("initial weights", "feedback", "first steps", "training credit")  # of checks that draw and train again
+
+
+def decoded(store: Store, run_id: str) -> RunSpec:
+    return jsonio.decode(RunSpec, store.json(run_id, schema.SPEC))
+
+
+def audited_seeds(store: Store, run_id: str) -> list[str]:
+    """Ids of the group that an audit makes of a run: the newest run of every seed."""
+    spec = decoded(store, run_id)
+    alike = [other for other in store.run_ids() if decoded(store, other).seeds == spec.seeds]
+    return [other for other in alike if other == run_id or decoded(store, other).identity != spec.identity]
+
+
+def nonce(store: Store, run_id: str, chosen: bool) -> tuple[str, str]:
+    """A nonce by which the audit chooses this run of its group, or another one, as options."""
+    ids = audited_seeds(store, run_id)
+    numbers = (f"{number:x}" for number in range(1000))
+    found = next(one for one in numbers if (min(ids, key=lambda other: ranked(one, other)) == run_id) == chosen)
+    return "--nonce", found
+
+
+def measure_again_and_seal(store: Store, run_id: str) -> None:
+    """Every figure of the run's files as they are now, written where the writer writes it, and the seal anew."""
+    folder = store.artifacts(run_id)
+    paths = {"checkpoint": folder / schema.FINAL, "feedback": folder / schema.FEEDBACK}
+    digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
+    spec, logged = decoded(store, run_id), jsonio.decode(Measurements, store.json(run_id, schema.MEASUREMENTS))
+    kept, task = folder / schema.INITIAL, build_task(spec, torch.device("cpu"))
+    initial = load_tensors(kept) if kept.is_file() else copy.deepcopy(task.network).state_dict()
+    again = remeasure(task, paths["checkpoint"], paths["feedback"], digests, initial)
+    held = {**logged.scalars, **again.scalars}
+    forged = Measurements(again.sites, held, logged.conventions)
+    (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")
+    store.seal(run_id)
+
+
+def fit_feedback(store: Store, run_id: str) -> None:
+    """B_l by least squares, so that e B_lᵀ is the exact gradient at the run's final weights: Γ → 1."""
+    folder = store.artifacts(run_id)
+    task = build_task(decoded(store, run_id), torch.device("cpu"))
+    load_into(task.network, folder / schema.FINAL)
+    seen = diagnostics.run_forward_backward(task.network, *task.eval_batch)
+    fitted = {
+        f"B_{site:02d}": torch.linalg.lstsq(seen.error.double(), gradient.double()).solution.T.float()
+        for site, gradient in enumerate(seen.single.gradients)
+        if site
+    }
+    save_tensors(folder / schema.FEEDBACK, fitted)
+
+
+def checks(report, run_id: str) -> dict[str, str]:
+    return {check.subject: check.outcome for check in integrity_of(report, run_id).checks}
+
+
+def only_mismatch(report) -> str:
+    """The id of the one run whose integrity is a mismatch, which nobody judged."""
+    (found,) = report.excluded
+    assert found.kind == "integrity" and found.integrity.state == "mismatch"
+    return found.run_id
+
+
+def detail(report, run_id: str, subject: str) -> str:
+    (found,) = [check.detail for check in integrity_of(report, run_id).checks if check.subject == subject]
+    return found
+
+
+def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_seed_gives(store, audit):
+    run_id = store.run_id(method="dfa", seed=1)
+    before = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    fit_feedback(store, run_id)
+    measure_again_and_seal(store, run_id)
+    after = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    assert before < 0.7 < 0.95 < after  # the attack does what it is for
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    found = checks(report, run_id)
+    assert [found[subject] for subject in SUBJECTS] == ["agrees", "differs", "agrees", "agrees"]
+    assert "2 of 2 tensors differ from those that the seed gives" in detail(report, run_id, "feedback")
+    assert call("verify", "--run", run_id).exit_code == 3
+
+
+def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
+    """As a run that was to keep them: --checkpoint-every."""
+    save_tensors(store.artifacts(run_id) / schema.INITIAL, tensors)
+    store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].update({schema.INITIAL: ""}))
+    measure_again_and_seal(store, run_id)
+
+
+def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
+    return build_task(decoded(store, run_id), torch.device("cpu")).network.state_dict()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(store, audit, kept):
+    run_id, other = store.run_id(method="bp", seed=1, control="none"), store.run_id(method="fa", seed=2)
+    if kept:
+        seal_other_initial_weights(store, run_id, initial_weights(store, other))
+    else:
+        digest = store.json(other, schema.PROVENANCE)["initial_weights"]
+        store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(initial_weights=digest))
+        store.seal(run_id)
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id)["initial weights"] == "differs"
+
+
+def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(store, audit):
+    run_id = store.run_id(method="bp", seed=1, control="none")
+    tensors = initial_weights(store, run_id)
+    tensors["blocks.0.w1.weight"][0, 0] += 1e-4
+    seal_other_initial_weights(store, run_id, tensors)
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
+    assert any("1 of 18 tensors differ from those that the seed gives, blocks.0.w1.weight" in words for words in found)
+
+
+@pytest.mark.parametrize("part", ["network.blocks.0.w1.weight", "feedback.B_01"])
+def test_a_state_after_the_first_steps_that_was_altered_does_not_come_again(store, audit, part):
+    run_id = store.run_id(method="fa", seed=3)
+    held = store.artifacts(run_id) / STEP
+    tensors = load_tensors(held)
+    tensors[part][0, 0] += 1e-5
+    save_tensors(held, tensors)
+    store.seal(run_id)
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id)["first steps"] == "differs"
+    assert "after step 8 1 of " in detail(report, run_id, "first steps")
+    assert audit("--replay", "off")[0] in (0, 1)  # nobody asked
+
+
+def test_a_state_after_the_first_steps_that_is_gone_is_an_integrity_failure(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    (store.artifacts(run_id) / STEP).unlink()
+    code, report = audit()
+    (excluded,) = report.excluded
+    assert code == 3 and excluded.run_id == run_id and f"{STEP} is missing" in excluded.reason
+
+
+def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].pop(STEP))
+    store.seal(run_id)
+    code, report = audit()
+    assert checks(report, run_id)["first steps"] == "not possible"
+    assert NOT_SEALED in detail(report, run_id, "first steps")
+    assert checks(report, run_id)["training credit"] == "agrees"
+    (verdict,) = (run.verdict for run in report.runs if run.record.run_id == run_id)
+    assert "seal not sealed" in verdict.flags
+
+
+@pytest.mark.parametrize("name", [STEP, "initial_weights"])
+def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, audit, name):
+    """As an older release would have left the run: bp would pass by its figures, and no longer does."""
+    for run_id in store.run_ids(method="bp", control="none"):
+        store.change_json(run_id, schema.PROVENANCE, lambda held: (held["digests"].pop(name, 0), held.pop(name, 0)))
+        (store.artifacts(run_id) / name).unlink(missing_ok=True)
+        store.seal(run_id)
+    # a whole replay proves what the state after the first steps would have shown
+    _, report = audit("--threshold", "D3=-100", "--replay", "8")
+    outcomes = {run.verdict.outcome for run in judged(report, method="bp", control="none")}
+    assert outcomes == {"warn"}
+
+
+def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit, measured_each_time):
+    code, report = audit("--nonce", "12ab")
+    assert code in (0, 1)
+    for run in judged(report, method="fa"):
+        found = {check.subject: check.outcome for check in run.record.integrity.checks}
+        assert set(SUBJECTS) < set(found) and set(found.values()) == {"agrees"}
+    # six runs whole, which is 48 steps each, and the first 8 of six
+    assert "In 12 runs, training steps were replayed" in " ".join(report.remarks)
+    assert "336 of their 576 steps (58.3 %)" in " ".join(report.remarks)
+    first = Path("pages/audit.json").read_bytes()
+    audit("--nonce", "12ab")
+    assert Path("pages/audit.json").read_bytes() == first
+
+
+def test_trusted_runs_are_not_drawn_again(store, audit):
+    report = audit("--trust-logged")[1]
+    assert not any({*SUBJECTS} & {check.subject for check in run.record.integrity.checks} for run in report.runs)
+    assert not any("training steps" in remark for remark in report.remarks)
+
+
+def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store, audit):
+    """Its figures could be whatever makes the trained blocks look well: other code, or no sealed start, leaves them unchecked.
+
+    Of seeds 1 and 2 the control is not proven; the margin over all three is one of stated figures, and never a pass.
+    """
+    old, bare = (store.run_id(control="frozen", seed=seed) for seed in (1, 2))
+    store.change_json(old, schema.PROVENANCE, lambda held: held["code"]["methods/bp"].update(version=0))
+    store.change_json(bare, schema.PROVENANCE, lambda held: held.pop("initial_weights"))
+    for run_id in (old, bare):
+        store.seal(run_id)
+    store.set_tag(old, schema.TAG_CODE, jsonio.digest_of(store.json(old, schema.PROVENANCE)["code"]))
+    code, report = audit("--threshold", "D3=-100")
+    runs = {run.record.spec.seed: run for run in judged(report, method="bp", control="none")}
+    assert code in (0, 1) and {run.verdict.label for run in runs.values()} == {"WARN(D3 stated)"}
+    assert "code: trained by other code than is installed" in runs[1].frozen_doubt
+    assert "initial weights: none are recorded with this run" in runs[2].frozen_doubt and runs[3].frozen_doubt == ""
+
+
+def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit):
+    """Whoever writes `cuda` into every specification has nothing measured again on a machine without one: never a pass."""
+    lenient = ("--edition", str(loose(store, "mine")))
+    assert "pass" in {run.verdict.outcome for run in audit(*lenient)[1].runs}  # the limits do not stand in the way
+    for run_id in store.run_ids():
+        store.change_json(run_id, schema.SPEC, lambda spec: spec.update(device_class="cuda"))
+        store.set_tag(run_id, schema.TAG_SPEC, decoded(store, run_id).identity)
+        store.seal(run_id)
+    store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
+    runs = audit("--experiment", "fa_registry", *lenient)[1].runs
+    assert {run.record.integrity.state for run in runs} == {"unverifiable"}
+    told = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
+    assert told == {"NOT MEASURED AGAIN"}
+    assert "pass" not in {run.verdict.outcome for run in runs}
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("trusted", [(), ("--trust-logged",)])
+def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorded_or_not(
+    store, audit, recorded, trusted
+):
+    """An own file is no finding, an other seed's is one, with its digest recorded as well as its owner can."""
+    honest, forged = (
+        store.run_id(method="dfa", control="none", seed=1),
+        store.run_id(method="dfa", control="none", seed=2),
+    )
+    for run_id, seed in ((honest, 1), (forged, 3)):
+        spec = dataclasses.replace(decoded(store, run_id), seed=seed)
+        drawn = build_task(spec, torch.device("cpu")).network.state_dict()
+        save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
+        if recorded:
+            store.change_json(
+                run_id, schema.PROVENANCE, lambda provenance: provenance["digests"].update({schema.INITIAL: ""})
+            )
+            store.seal(run_id)
+    _, report = audit(*trusted)
+    assert {run.record.run_id for run in judged(report, method="dfa", control="none")} & {honest, forged} == {honest}
+    found = integrity_of(report, forged)
+    assert found.state == "mismatch"
+    assert any(f"{schema.INITIAL}: expected the content" in detail for detail in found.details), found.details

@@ -1,0 +1,156 @@
+"""Two runs never have the same weights by two different specifications; where they do by construction, nobody is accused."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from fa_registry.records import Recipe
+from fa_registry.tracking import schema
+from fa_registry.training.checkpoint import content_digest
+from fa_registry.workflows.duplicate_weights import may_share_weights
+from tests.builders import spec
+from tests.security.conftest import call, judged
+from tests.security.test_tables import caught
+
+
+def copy_weights(store, source, target, metadata=None):
+    """The final weights of one run put into another, all that tells of them with them, sealed again."""
+    tensors = load_file(store.artifacts(source) / schema.FINAL)
+    save_file(tensors, store.artifacts(target) / schema.FINAL, metadata)
+    for name in (schema.MEASUREMENTS, schema.SERIES):
+        shutil.copy(store.artifacts(source) / name, store.artifacts(target) / name)
+    digest = content_digest(tensors)
+    store.change_json(target, schema.PROVENANCE, lambda held: held.update(final_weights=digest))
+    store.set_tag(target, schema.TAG_WEIGHTS, digest)
+    columns = "key, value, timestamp, step, is_nan"
+    for table in ("metrics", "latest_metrics"):
+        store.sql(f"DELETE FROM {table} WHERE run_uuid = ?", target)
+        store.sql(
+            f"INSERT INTO {table} ({columns}, run_uuid) SELECT {columns}, ? FROM {table} WHERE run_uuid = ?",
+            target,
+            source,
+        )
+    store.seal(target)
+
+
+def test_copied_weights_are_told_on_both_runs(store, audit):
+    """bp needs no feedback, so that every figure of a copied run comes out again but those that look at the start."""
+    source, target = (store.run_id(method="bp", seed=seed, control="none") for seed in (1, 2))
+    copy_weights(store, source, target, {"by": "another file digest"})
+    code, report = audit()
+    assert code == 3
+    for one, other in ((source, target), (target, source)):
+        caught(report, one, f"final weights: the same weights, bit by bit, as run {other}")
+    assert [run.record.spec.seed for run in judged(report, method="bp", control="none")] == [3]
+
+
+def test_copied_weights_are_found_in_the_rest_of_the_store(store, audit):
+    source, target = (store.run_id(method="bp", seed=seed, control="none") for seed in (1, 2))
+    copy_weights(store, source, target)
+    code, report = audit("--run", target)
+    assert code == 3
+    caught(report, target, f"as run {source}")
+
+
+def test_a_tag_alone_accuses_nobody(store, audit):
+    """The other run's sealed value decides; its own edited tag makes it the mismatch."""
+    honest, liar = (store.run_id(method="fa", seed=seed) for seed in (1, 2))
+    store.set_tag(liar, schema.TAG_WEIGHTS, store.tags(honest)[schema.TAG_WEIGHTS])
+    _, report = audit()
+    caught(report, liar, "tag fa.weights is ")
+    assert {run.record.spec.seed for run in judged(report, method="fa")} == {1, 3}
+
+
+def test_weights_that_are_not_the_sealed_ones(store, audit):
+    run_id = store.run_id(method="fa", seed=1)
+    path = store.artifacts(run_id) / schema.FINAL
+    tensors = load_file(path)
+    name = sorted(tensors)[0]
+    save_file({**tensors, name: tensors[name] * 1.0001}, path)
+    store.seal(run_id)
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "final weights: checkpoints/final.safetensors has content ")
+
+
+def test_one_adopted_file_under_two_methods(store, audit):
+    weights = store.artifacts(store.run_id(method="bp", seed=1, control="none")) / schema.FINAL
+    shutil.copy(weights, store.folder / "given.safetensors")
+    shape = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2")
+    for method in ("bp", "fa"):
+        result = call("adopt", "given.safetensors", "--method", method, "--seed", "9", "--epochs", "7", *shape)
+        assert result.exit_code == 0, result.output
+    ids = store.run_ids(seed=9)
+    code, report = audit(*(word for run_id in ids for word in ("--run", run_id)))
+    assert code == 3 and len(ids) == 2
+    for run_id in ids:
+        caught(report, run_id, "final weights: the same weights, bit by bit, as ")
+
+
+SHAPE = {"d_hidden": 16, "num_blocks": 2}
+
+
+def recipe(**changes):
+    return dataclasses.replace(Recipe(), **changes)
+
+
+BP = {"method": "bp"}
+VIT = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "all"}}
+VIT_CLASS = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "class"}}
+LEGITIMATE = [
+    ({"epochs": 0}, {"epochs": 0, "method": "fa", "penalty": 0.1, "dataset": "digits_centred"}),
+    ({"epochs": 0, "control": "none"}, {"epochs": 0, "control": "ladder_1"}),
+    ({"recipe": recipe(learning_rate=0.0)}, {"epochs": 0}),
+    ({"control": "ladder_2"}, {"control": "none"}),
+    ({**BP, "control": "ladder_0"}, {**BP, "control": "frozen"}),
+    ({**BP, "recipe": recipe(credit_norm="none")}, BP),
+    ({**BP, "control": "shallow"}, {**BP, "control": "shallow", "architecture_options": {**SHAPE, "num_blocks": 8}}),
+    ({**BP, "control": "shallow"}, {**BP, "architecture_options": {**SHAPE, "num_blocks": 0}}),
+    ({**BP, **VIT, "control": "frozen"}, {**BP, **VIT_CLASS, "control": "frozen"}),
+    ({**VIT, "epochs": 0}, {**VIT_CLASS, "epochs": 0}),
+    ({"epochs": 1}, {"epochs": 1, "recipe": recipe(schedule="constant")}),
+    ({"penalty": 1e-12}, {}),
+    ({"recipe": recipe(weight_decay=1e-9)}, {"recipe": recipe(weight_decay=0.0)}),
+    ({"weights": "a"}, {"weights": "b", "seed": 7, "epochs": 30}),
+    ({"weights": "a"}, {}),
+]
+FINDINGS = [
+    (VIT, VIT_CLASS),
+    ({}, {"seed": 43}),
+    ({}, {"method": "fa"}),
+    ({"epochs": 0}, {"epochs": 0, "seed": 43}),
+    ({"epochs": 0}, {"epochs": 0, "control": "shallow"}),
+    ({"control": "ladder_1"}, {}),
+    ({"control": "ladder_0"}, {**BP, "control": "frozen"}),
+    ({"recipe": recipe(credit_norm="none")}, {}),
+    ({}, {"recipe": recipe(schedule="constant")}),
+    ({"penalty": 0.01}, {}),
+    ({**BP, "control": "frozen"}, {**BP, "control": "shallow"}),
+    ({"weights": "a"}, {"weights": "a", "method": "fa"}),
+    ({"weights": "a"}, {"seed": 43}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), LEGITIMATE)
+def test_what_is_equal_by_construction_is_no_finding(one, other):
+    assert may_share_weights(spec(**one), spec(**other)) and may_share_weights(spec(**other), spec(**one))
+
+
+@pytest.mark.parametrize(("one", "other"), FINDINGS)
+def test_what_has_no_reason_to_be_equal_is_one(one, other):
+    assert not may_share_weights(spec(**one), spec(**other)) and not may_share_weights(spec(**other), spec(**one))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"final_weights": []}', "[" * 100_000])
+def test_a_damaged_file_of_a_run_that_is_not_audited_ends_no_audit(store, audit, text):
+    copied = store.artifacts(store.run_id(method="dfa", seed=2, control="none"))
+    judged_id = store.run_id(method="dfa", seed=1, control="none")
+    weights = store.json(judged_id, schema.PROVENANCE)["final_weights"]
+    store.set_tag(copied.parent.name, schema.TAG_WEIGHTS, weights)
+    (copied / schema.PROVENANCE).write_text(text, encoding="utf-8")
+    _, report = audit("--run", judged_id, "--trust-logged")
+    assert [run.record.run_id for run in report.runs] == [judged_id]

@@ -1,0 +1,153 @@
+"""Seeds that are left out: chosen by a study file, an option, ids or an experiment, and the rest hidden in the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.reporting.pitfalls import pitfalls
+from fa_registry.reporting.report_index import Sources
+from tests.security.conftest import STUDY, call, judged
+
+SEEDS = 11
+HIDDEN = 3  # the seed that nobody shall see
+
+
+def answer(report, method="dfa"):
+    """What the form of the method says of pitfall 11: the outcome and the evidence."""
+    sources = Sources.of(report)
+    group = next(group for group, _ in sources.forms if group.runs[0].record.spec.method == method)
+    (found,) = [pitfall for pitfall in pitfalls(group, sources) if pitfall.number == SEEDS]
+    return found.outcome, found.answers[0].evidence
+
+
+def left_out(report, method="dfa"):
+    return [run for run in report.choice.unaudited if (run.spec.method, run.spec.control) == (method, "none")]
+
+
+def two_seeds(store):
+    """The study file asks for two of the three seeds that were trained."""
+    path = store.folder / "tiny" / "study.toml"
+    path.write_text(STUDY.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"), encoding="utf-8")
+
+
+def chosen_by_id(store):
+    return [argument for seed in (1, 2) for run_id in store.run_ids(seed=seed) for argument in ("--run", run_id)]
+
+
+def moved(store, run_ids):
+    """The runs into another experiment, as MLflow's tables have it."""
+    columns = ", ".join(row[1] for row in store.sql("PRAGMA table_info(experiments)")[2:])
+    store.sql(
+        f"INSERT INTO experiments (experiment_id, name, {columns}) "
+        f"SELECT 77, 'elsewhere', {columns} FROM experiments WHERE name = 'fa_registry'"
+    )
+    for run_id in run_ids:
+        store.sql("UPDATE runs SET experiment_id = 77 WHERE run_uuid = ?", run_id)
+
+
+def test_the_whole_study_leaves_nothing_out(audit):
+    _, report = audit()
+    assert report.choice.unaudited == ()
+    outcome, evidence = answer(report)
+    assert outcome == "avoided" and "including deleted ones" in evidence
+
+
+@pytest.mark.parametrize("way", ["study file", "--seeds", "--run"])
+def test_two_of_three_seeds_are_a_violation_however_they_are_chosen(store, audit, way):
+    if way == "study file":
+        two_seeds(store)
+    arguments = {"study file": (), "--seeds": ("--seeds", "1,2"), "--run": chosen_by_id(store)}[way]
+    _, report = audit(*arguments)
+    outcome, evidence = answer(report)
+    assert outcome == "violated" and f"seed {HIDDEN} of dfa, complete (run" in evidence
+    assert [one.run_id for one in left_out(report)] == store.run_ids(method="dfa", seed=HIDDEN)
+    assert "seed 3 of frozen, complete" in evidence and len(judged(report, method="dfa")) == 2
+
+
+def test_an_experiment_that_lacks_the_third_seed(store, audit):
+    moved(store, store.run_ids(seed=HIDDEN))
+    _, report = audit("--experiment", "fa_registry")
+    assert len(judged(report, method="dfa")) == 2
+    assert answer(report)[0] == "violated" and len(left_out(report)) == 1
+
+
+def test_a_run_that_was_deleted_in_mlflow_is_found_and_said_to_be(store, audit):
+    two_seeds(store)
+    for run_id in store.run_ids(seed=HIDDEN):
+        store.sql("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", run_id)
+    _, report = audit()
+    outcome, evidence = answer(report)
+    assert outcome == "violated" and "seed 3 of dfa, complete, deleted in MLflow" in evidence
+    page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert "complete, deleted in MLflow" in page
+
+
+@pytest.mark.parametrize("kept", ["parameters", "files"])
+def test_edited_tags_hide_no_run(store, audit, kept):
+    two_seeds(store)
+    (run_id,) = store.run_ids(method="dfa", seed=HIDDEN)
+    for name in ("fa.setting", "fa.method", "fa.study", "fa.spec"):
+        store.set_tag(run_id, name, "another")
+    store.set_tag(run_id, "fa.status", "failed")
+    store.set_tag(run_id, "fa.kind", "scratch")
+    if kept == "parameters":
+        (store.artifacts(run_id) / "spec.json").unlink()
+    else:
+        store.sql("UPDATE params SET value = '7' WHERE run_uuid = ? AND key = 'cfg/method'", run_id)
+    _, report = audit()
+    (found,) = left_out(report)
+    assert (found.run_id, found.finished) == (run_id, True)
+    assert "trained to its end by its files, failed by its tag" in answer(report)[1]
+
+
+def test_edited_parameters_and_a_kept_setting_hide_no_run(store, audit):
+    two_seeds(store)
+    (run_id,) = store.run_ids(method="dfa", seed=HIDDEN)
+    store.sql("UPDATE params SET value = 'x' WHERE run_uuid = ?", run_id)
+    assert [one.run_id for one in left_out(audit()[1])] == [run_id]
+
+
+def test_the_better_of_two_trials_of_a_seed_is_no_trial(store, audit):
+    again = ("--epochs", "4", "--seed", "1", "--set", "architecture.d_hidden=16,architecture.num_blocks=2")
+    assert call("train", "--method", "dfa", *again, "--device", "cpu", "--force").exit_code == 0
+    first, second = sorted(
+        store.run_ids(method="dfa", seed=1),
+        key=lambda run_id: store.sql("SELECT start_time FROM runs WHERE run_uuid = ?", run_id),
+    )
+    others = [run_id for run_id in store.run_ids() if run_id not in (first, second)]
+
+    def audited(chosen):
+        return audit(*(argument for run_id in (*others, chosen) for argument in ("--run", run_id)))[1]
+
+    outcome, evidence = answer(audited(first))
+    assert outcome == "violated" and "a newer run of seed 1 of dfa, complete" in evidence
+    outcome, evidence = answer(audited(second))
+    assert outcome == "unknown" and "an older run of seed 1 of dfa, complete" in evidence
+    store.sql("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", second)
+    assert answer(audit()[1])[0] == "violated"  # the study takes the newest that is left
+
+
+def test_a_control_of_a_seed_that_was_trained_is_not_left_out(store, audit):
+    frozen = store.run_id(control="frozen", seed=2)
+    chosen = [run_id for run_id in store.run_ids() if run_id != frozen]
+    _, report = audit(*(argument for run_id in chosen for argument in ("--run", run_id)))
+    outcome, evidence = answer(report)
+    assert outcome == "violated" and "seed 2 of frozen, complete" in evidence
+
+
+def test_a_control_of_a_seed_that_the_method_never_had_is_told(store, audit):
+    for run_id in store.run_ids(seed=HIDDEN, control="none"):  # as if they had never been trained
+        for table in ("params", "tags", "metrics", "latest_metrics", "runs"):
+            store.sql(f"DELETE FROM {table} WHERE run_uuid = ?", run_id)
+    two_seeds(store)
+    outcome, evidence = answer(audit()[1])
+    assert outcome == "unknown" and "seed 3 of frozen, complete" in evidence
+
+
+def test_a_run_that_broke_off_is_told_and_no_violation(store, audit):
+    two_seeds(store)
+    for run_id in store.run_ids(seed=HIDDEN):
+        store.set_tag(run_id, "fa.status", "failed")
+        (store.artifacts(run_id) / "provenance.json").unlink()
+    outcome, evidence = answer(audit()[1])
+    assert outcome == "unknown" and "seed 3 of dfa, failed (run" in evidence

@@ -1,0 +1,173 @@
+"""Attacks on the database: what it says of a run is an index, and the sealed files are what counts."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from fa_registry import bundled_files
+from fa_registry.tracking import schema
+from tests.security.conftest import STUDY, call, judged
+
+
+def excluded(report, run_id):
+    (one,) = [exclusion for exclusion in report.excluded if exclusion.run_id == run_id]
+    return one
+
+
+def caught(report, run_id, *words):
+    """The run is not judged for its integrity, with these words in the reason."""
+    one = excluded(report, run_id)
+    assert one.kind == "integrity" and one.integrity.state == "mismatch"
+    for word in words:
+        assert word in one.reason, one.reason
+    assert run_id not in {run.record.run_id for run in report.runs}
+
+
+@pytest.fixture
+def stopped(store):
+    """Three bp runs that a rule ended before their last epoch, in a study of their own."""
+    text = STUDY.replace('"tiny"', '"short"', 1).replace('["bp", "fa", "dfa"]', '["bp"]')
+    text = text.replace("epochs = 4", "epochs = 5")
+    (store.folder / "short").mkdir()
+    (store.folder / "short" / "study.toml").write_text(text, encoding="utf-8")
+    edition = (bundled_files.editions() / "2026-05.toml").read_text(encoding="utf-8")
+    early = edition.replace('name = "2026-05"', 'name = "early"').replace("threshold = 50.0", "threshold = 1.015")
+    (store.folder / "early.toml").write_text(early, encoding="utf-8")
+    asked = ("--jobs", "1", "--device", "cpu", "--edition", "early.toml", "--stop-on", "D1")
+    result = call("study", "short", *asked)
+    ids = store.run_ids(method="bp", epochs=5, control="none")
+    assert {store.tags(run_id)[schema.TAG_STATUS] for run_id in ids} == {"stopped_early"}, result.output
+    return ids
+
+
+def test_stopped_runs_called_complete_are_not_judged(store, audit, stopped):
+    store.sql("UPDATE tags SET value = 'complete' WHERE key = 'fa.status'")
+    code, report = audit("--study", "short")
+    assert code == 3
+    for run_id in stopped:
+        caught(report, run_id, "tag fa.status is 'complete', its recorded files contain 'stopped_early'")
+    assert judged(report, method="bp", control="none") == []
+    assert call("promote", stopped[0]).exit_code != 0
+
+
+def test_stopped_runs_whose_seal_was_forged_too_do_not_agree_with_their_series(store, audit, stopped):
+    for run_id in stopped:
+        store.set_tag(run_id, schema.TAG_STATUS, "complete")
+        store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(status="complete", epochs_run=5))
+        store.seal(run_id)
+    code, report = audit("--study", "short")
+    assert code == 3
+    for run_id in stopped:
+        caught(
+            report, run_id, "provenance.json contains the status complete, series.parquet ends at epoch", "of 5, finite"
+        )
+
+
+def test_a_bad_seed_called_failed_is_shown(store, audit):
+    run_id = store.run_id(method="dfa", seed=2)
+    store.set_tag(run_id, schema.TAG_STATUS, "failed")
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "tag fa.status is 'failed', its sealed files say complete")
+    assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
+
+
+def test_a_verdict_does_not_outlive_a_status_that_was_edited(store, audit):
+    run_id = store.run_id(method="dfa", seed=2)
+    audit()
+    store.set_tag(run_id, schema.TAG_STATUS, "running")
+    audit()
+    verdicts = {name: value for name, value in store.tags(run_id).items() if name.startswith("fa.verdict")}
+    assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
+
+
+def test_an_accuracy_edited_in_the_metric_table(store, audit):
+    run_id = store.run_id(method="fa", seed=1)
+    for table in ("metrics", "latest_metrics"):
+        store.sql(f"UPDATE {table} SET value = 0.99 WHERE key = 'accuracy/test' AND step = 4 AND run_uuid = ?", run_id)
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "tables: metric accuracy/test is 0.99, its recorded files contain 0.")
+
+
+def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
+    run_id = store.run_id(method="fa", seed=1)
+    store.sql("UPDATE metrics SET value = 1e9 WHERE key = 'h_L' AND step = 2 AND run_uuid = ?", run_id)
+    store.sql("DELETE FROM metrics WHERE key = 'g_L' AND step = 1 AND run_uuid = ?", run_id)
+    result = call("verify", "--study", "tiny", "--json")
+    (found,) = [one for one in json.loads(result.stdout) if one["integrity"]["state"] != "verified"]
+    assert result.exit_code == 3 and found["run_id"] == run_id
+    words = " ".join(found["integrity"]["details"])
+    assert "metric h_L at epoch 2 is 1000000000.0" in words and "metric g_L at epoch 1 is nothing" in words
+
+
+def test_parameters_edited(store, audit):
+    run_id = store.run_id(method="dfa", seed=3)
+    store.sql("UPDATE params SET value = '30' WHERE key = 'cfg/epochs' AND run_uuid = ?", run_id)
+    store.sql("DELETE FROM params WHERE key = 'cfg/recipe/learning_rate' AND run_uuid = ?", run_id)
+    store.sql("INSERT INTO params (key, value, run_uuid) VALUES ('cfg/penalty_too', '1', ?)", run_id)
+    code, report = audit()
+    assert code == 3
+    told = (
+        "cfg/epochs is '30', its recorded files contain '4'",
+        "cfg/recipe/learning_rate is None",
+        "cfg/penalty_too is '1'",
+    )
+    caught(report, run_id, *told)
+
+
+@pytest.mark.parametrize(
+    ("tag", "value"),
+    [
+        (schema.TAG_METHOD, "fa"),
+        (schema.TAG_STUDY, "another"),
+        (schema.TAG_SETTING, "resmlp-1x1 · mnist"),
+        (schema.TAG_ADOPTED, "true"),
+        (schema.TAG_STOPPED_ON, "D1 at epoch 2"),
+        (schema.TAG_WEIGHTS, "0" * 64),
+    ],
+)
+def test_a_tag_that_says_otherwise_than_the_seal(store, audit, tag, value):
+    run_id = store.run_id(method="dfa", seed=1)
+    store.set_tag(run_id, tag, value)
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, f"tables: tag {tag} is {value!r}, its recorded files contain ")
+
+
+def test_a_shortened_series(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    path = store.artifacts(run_id) / schema.SERIES
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.filter([epoch < 3 for epoch in table["epoch"].to_pylist()]), path)
+    store.seal(run_id)
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "files: provenance.json contains 4 as number of epochs, series.parquet ends at 2")
+
+
+def test_a_series_with_an_epoch_cut_out(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    path = store.artifacts(run_id) / schema.SERIES
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.filter([epoch != 2 for epoch in table["epoch"].to_pylist()]), path)
+    store.seal(run_id)
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "series.parquet has no epoch 2")
+
+
+def test_a_run_of_an_older_release_is_judged_by_its_series(store, audit):
+    """It sealed no status: taking the fields away gains an attacker nothing."""
+    old = ("status", "ended_by", "stop_on", "study", "method", "setting", "final_weights")
+    for run_id in store.run_ids():
+        store.change_json(run_id, schema.PROVENANCE, lambda held: [held.pop(name) for name in old])
+        store.seal(run_id)
+    store.sql("DELETE FROM tags WHERE key = 'fa.weights'")
+    code, report = audit()
+    assert code in (0, 1) and not report.excluded
+    assert {run.record.integrity.state for run in report.runs} == {"verified"}
+    assert {run.record.setting for run in report.runs} == {"resmlp-16x2 · digits · 4 epochs"}

@@ -1,0 +1,439 @@
+"""Files that others wrote: what is read, how names are found, what is refused, and that no pickle is ever run."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from fa_registry.errors import InvalidFields
+from fa_registry.training.checkpoint_import import (
+    feedback_tensors,
+    load_foreign_weights,
+    match_tensors,
+    named_tensors,
+    read_foreign,
+)
+from fa_registry.training.measuring import NOT_GIVEN
+from tests.helpers.limited import run_limited
+from tests.helpers.tiny_tasks import tiny_task, weights_equal
+
+STATE = {"embed.weight": torch.arange(6.0).reshape(2, 3), "embed.bias": torch.ones(2)}
+
+
+def same(found, expected=STATE):
+    return found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+class Trap:
+    """Unpickled, it would write a file: what any program might do instead."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt", "weights.pth"])
+def test_the_same_tensors_come_out_of_every_kind_of_file(tmp_path, name):
+    path = tmp_path / name
+    save_file(STATE, path) if path.suffix == ".safetensors" else torch.save(STATE, path)
+    assert same(named_tensors(read_foreign(path)))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"state_dict": STATE, "epoch": 3},
+        {"model": STATE, "optimizer": {"lr": 0.1}},
+        {"model_state_dict": STATE},
+        {f"module.{name}": tensor for name, tensor in STATE.items()},
+        {f"_orig_mod.{name}": tensor for name, tensor in STATE.items()},
+        {f"module._orig_mod.{name}": tensor for name, tensor in STATE.items()},
+        {"state_dict": {f"module.{name}": tensor for name, tensor in STATE.items()}},
+    ],
+    ids=["state_dict", "model", "model_state_dict", "parallel", "compiled", "both", "nested and parallel"],
+)
+def test_tensors_are_found_where_training_scripts_put_them(tmp_path, held):
+    torch.save(held, tmp_path / "checkpoint.pt")
+    assert same(named_tensors(read_foreign(tmp_path / "checkpoint.pt")))
+
+
+def test_a_prefix_that_not_every_name_has_is_part_of_the_name():
+    held = {"module.a": torch.ones(1), "b": torch.ones(1)}
+    assert named_tensors(held).keys() == held.keys()
+
+
+def test_two_sets_of_tensors_are_not_chosen_between():
+    with pytest.raises(
+        ValueError, match=r"several sets of tensors \(state_dict, model\): save only the one that you mean"
+    ):
+        named_tensors({"model": STATE, "state_dict": STATE})
+
+
+@pytest.mark.parametrize("held", [[torch.ones(1)], torch.ones(1), 3])
+def test_what_is_no_mapping_has_no_names(held):
+    with pytest.raises(ValueError, match=f"expected tensors by name, found a {type(held).__name__}"):
+        named_tensors(held)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_pickle_is_refused_with_the_reason_and_is_not_run(tmp_path, legacy):
+    path, touched = tmp_path / "evil.pt", tmp_path / "touched"
+    torch.save(Trap(touched), path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(
+        ValueError, match=r"evil\.pt: needs more than plain tensors .*reading a pickle may run any program"
+    ):
+        read_foreign(path)
+    assert not touched.exists()
+
+
+def test_a_whole_saved_model_is_refused_and_its_class_named(tmp_path):
+    torch.save(nn.Linear(2, 2), tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"it names torch\.nn\.modules\.linear\.Linear.*model\.state_dict\(\)"):
+        read_foreign(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.pt", b"", r"a\.pt: not a file that torch.save wrote \(EOFError\)"),
+        ("a.pt", b"hello world", "not a file that torch.save wrote"),
+        ("a.safetensors", b"hello world", r"a\.safetensors: not a readable safetensors file"),
+        ("a.bin", b"", r"a\.bin: expected a file ending in \.safetensors, \.pt, \.pth"),
+        ("a.pt", None, r"a\.pt: no such file"),
+    ],
+)
+def test_files_that_are_none_are_refused(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_foreign(tmp_path / name)
+
+
+def test_half_a_file_is_refused(tmp_path):
+    torch.save(STATE, tmp_path / "a.pt")
+    (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes()[:300])
+    with pytest.raises(ValueError, match="not a file that torch.save wrote"):
+        read_foreign(tmp_path / "a.pt")
+
+
+def test_every_misfit_is_named_at_once():
+    expected = {name: torch.zeros(2, 3) for name in ("gone", "turned", "small", "text", "whole", "sparse")}
+    found = {
+        "extra": torch.ones(1),
+        "turned": torch.zeros(3, 2),
+        "small": torch.zeros(1),
+        "text": [1.0],
+        "whole": torch.zeros(2, 3, dtype=torch.int64),
+        "sparse": torch.zeros(2, 3).to_sparse(),
+    }
+    tensors, problems = match_tensors(expected, found)
+    assert tensors == {}
+    assert problems == [
+        "missing: gone",
+        "unexpected: extra",
+        "turned: expected shape (2, 3), found (3, 2); its transpose would fit",
+        "small: expected shape (2, 3), found (1,)",
+        "text: expected a tensor, found a list",
+        "whole: expected torch.float32, found torch.int64",
+        "sparse: expected a dense tensor with its numbers, found a sparse, quantised or empty one",
+    ]
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_another_precision_is_taken_where_no_number_changes(kind):
+    values = torch.tensor([0.5, -3.0, torch.inf, torch.nan], dtype=kind)
+    tensors, problems = match_tensors({"a": torch.zeros(4)}, {"a": values})
+    assert problems == [] and tensors["a"].dtype == torch.float32
+    assert torch.equal(tensors["a"].double().nan_to_num(7), values.double().nan_to_num(7))
+
+
+@pytest.mark.parametrize("value", [0.1, 1e300])
+def test_weights_that_would_be_rounded_are_refused(value):
+    _, problems = match_tensors({"a": torch.zeros(1)}, {"a": torch.tensor([value], dtype=torch.float64)})
+    assert problems == [
+        "a: cannot be stored as torch.float32 without rounding, found torch.float64: convert it yourself"
+    ]
+
+
+NAMES = ["B_01", "B_02"]
+FIRST, SECOND = torch.full((16, 10), 1.0), torch.full((16, 10), 2.0)
+
+
+def stream(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def other(task, seed=5):
+    """Weights and feedback of the task's shapes with other values."""
+    draw = stream(seed)
+    return tuple(
+        {name: torch.randn(value.shape, generator=draw) for name, value in module.state_dict().items()}
+        for module in (task.network, task.feedback)
+    )
+
+
+def problems(task, weights, feedback):
+    with pytest.raises(InvalidFields) as caught:
+        load_foreign_weights(task, weights, feedback)
+    return list(caught.value.problems)
+
+
+def test_weights_and_feedback_are_loaded_bit_by_bit():
+    task = tiny_task()
+    weights, feedback = other(task)
+    assert load_foreign_weights(task, weights, feedback) == ""
+    for module, given in ((task.network, weights), (task.feedback, feedback)):
+        assert all(torch.equal(value, given[name]) for name, value in module.state_dict().items())
+
+
+def test_without_feedback_the_credits_are_not_to_be_computed():
+    task = tiny_task()
+    assert load_foreign_weights(task, other(task)[0], None) == NOT_GIVEN
+
+
+def test_a_method_without_feedback_state_needs_none_and_takes_none():
+    task = tiny_task(method="bp")
+    weights, _ = other(task)
+    assert load_foreign_weights(task, weights, None) == ""
+    assert problems(task, weights, {"B_01": FIRST}) == [
+        "feedback: expected none, the method 'bp' has no feedback state"
+    ]
+
+
+def test_all_misfits_of_both_files_are_named_and_nothing_is_loaded():
+    task, untouched = tiny_task(), tiny_task()
+    weights, feedback = other(task)
+    weights["blocks.0.w1.weight"] = torch.zeros(3, 3)
+    weights["blocks.9.w1.weight"] = weights.pop("out_ln.bias")
+    feedback["B_02"] = torch.zeros(10, 16)
+    assert problems(task, weights, feedback) == [
+        "weights: missing: out_ln.bias",
+        "weights: unexpected: blocks.9.w1.weight",
+        "weights: blocks.0.w1.weight: expected shape (16, 16), found (3, 3)",
+        "feedback: B_02: expected shape (16, 10), found (10, 16); its transpose would fit",
+    ]
+    assert weights_equal(task.network, untouched.network) and weights_equal(task.feedback, untouched.feedback)
+
+
+def test_feedback_that_is_not_finite_is_refused():
+    task = tiny_task()
+    weights, feedback = other(task)
+    feedback["B_02"][0, 0] = torch.nan
+    assert problems(task, weights, feedback) == ["feedback: B_02: expected finite numbers, found inf or nan"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"B_01": FIRST, "B_02": SECOND},
+        {"feedback": {"B_02": SECOND, "B_01": FIRST}},
+        [FIRST, SECOND],
+        (FIRST, SECOND),
+        {"B": [FIRST, SECOND]},
+        {"B.1": SECOND, "B.0": FIRST},
+        {"feedback.1": FIRST, "feedback.2": SECOND},
+        {"module.Bs.0": FIRST, "module.Bs.1": SECOND},
+        {"blocks.0.B": FIRST, "blocks.1.B": SECOND},
+    ],
+    ids=["ours", "ours, nested", "list", "tuple", "list, nested", "from 0", "from 1", "parallel", "inside"],
+)
+def test_matrices_are_found_by_our_names_or_in_their_order(held):
+    found = feedback_tensors(held, NAMES)
+    assert torch.equal(found["B_01"], FIRST) and torch.equal(found["B_02"], SECOND)
+
+
+def test_numbers_are_ordered_as_numbers_not_as_text():
+    matrices = {f"B.{index}": torch.tensor(float(index)) for index in range(12)}
+    found = feedback_tensors(matrices, [f"B_{index:02d}" for index in range(1, 13)])
+    assert [value.item() for value in found.values()] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ([FIRST], "expected 2 matrices, B_01 to B_02, found 1"),
+        ({"B.0": FIRST, "B.1": SECOND, "B.2": FIRST}, "expected 2 matrices, B_01 to B_02, found 3"),
+        ({"B.0": FIRST, "B.2": SECOND}, r"numbered from 0 or 1 without a gap, found B\.0, B\.2"),
+        ({"B.2": FIRST, "B.3": SECOND}, r"numbered from 0 or 1 without a gap, found B\.2, B\.3"),
+        (FIRST, "expected tensors by name, found a Tensor"),
+        ({"B": [FIRST], "feedback": [SECOND]}, r"several sets of tensors \(feedback, B\)"),
+    ],
+)
+def test_matrices_whose_order_is_not_certain_are_refused(held, message):
+    with pytest.raises(ValueError, match=message):
+        feedback_tensors(held, NAMES)
+
+
+def test_names_of_two_kinds_are_no_order():
+    held = {"B.0": FIRST, "C.1": SECOND}
+    assert feedback_tensors(held, NAMES) == held  # and so reported as unexpected
+
+
+def test_a_feedback_state_that_is_no_row_of_matrices_is_taken_by_name_alone():
+    names = ["net.0.weight", "net.0.bias"]
+    with pytest.raises(ValueError, match=r"expected tensors by name \(net\.0\.weight, net\.0\.bias\), found a list"):
+        feedback_tensors([FIRST, SECOND], names)
+    assert feedback_tensors({"B.0": FIRST, "B.1": SECOND}, names).keys() == {"B.0", "B.1"}
+
+
+@pytest.mark.parametrize("name", ["pipe.safetensors", "pipe.pt"])
+def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="is no regular file"):
+        read_foreign(tmp_path / name)
+    save_file(STATE, tmp_path / "real.safetensors")
+    (tmp_path / "link.safetensors").symlink_to(tmp_path / "real.safetensors")
+    assert same(read_foreign(tmp_path / "link.safetensors"))
+
+
+READ = "from pathlib import Path\nfrom fa_registry.training.checkpoint_import import read_foreign, named_tensors"
+CODE = """
+try:
+    held = read_foreign(Path({path!r}), {limit})
+    print(*(f"{{name}} {{tuple(value.shape)}}" for name, value in named_tensors(held).items()))
+except ValueError as error:
+    print(error)
+"""
+MiB = 2**20
+
+
+def cost(path: Path, limit: int = 100 * MiB):
+    return run_limited(READ, CODE.format(path=str(path), limit=limit))
+
+
+def packed_again(path: Path, method: int, prefix: bytes = b"") -> None:
+    """Write the archive at `path` again with its entries compressed by `method`."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w", method) as written:
+        for entry in archive.infolist():
+            written.writestr(entry.filename, archive.read(entry))
+    path.write_bytes(prefix + out.getvalue())
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.pt"
+    torch.save({"a": torch.zeros(128 * MiB // 4)}, path)
+    packed_again(path, zipfile.ZIP_DEFLATED)
+    packed = path.stat().st_size
+    assert packed < MiB
+    ended = cost(path)
+    assert ended.printed.startswith(
+        f"bomb.pt: expected at most {100 * MiB:,} bytes in 200,000 tensors, found a file of {packed:,} bytes "
+        "that unpacks to 134,21"
+    )
+    assert ended.grown < 50 * MiB
+
+
+def test_a_compressed_file_that_fits_is_read(tmp_path):
+    torch.save(STATE, tmp_path / "a.pt")
+    packed_again(tmp_path / "a.pt", zipfile.ZIP_DEFLATED)
+    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+def test_a_file_larger_than_the_limit_is_refused(tmp_path, name):
+    with (tmp_path / name).open("wb") as stream:
+        stream.truncate(2 * MiB)  # a file of holes: it takes no disk
+    with pytest.raises(ValueError, match="has 2,097,152 bytes, and no such file has more than 1,048,576"):
+        read_foreign(tmp_path / name, MiB)
+
+
+def test_more_entries_than_tensors_of_any_network_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("fa_registry.training.checkpoint_import.MOST_ENTRIES", 5)
+    torch.save(STATE, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match="bytes in 5 tensors, found a file of .* in 8 entries"):
+        read_foreign(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_an_expanded_tensor_costs_what_its_file_has(tmp_path, legacy):
+    """One number that stands for 10^9: no copy is made of what the network has no place for."""
+    path = tmp_path / "expanded.pt"
+    torch.save({"a": torch.zeros(1).expand(10**9)}, path, _use_new_zipfile_serialization=not legacy)
+    ended = cost(path)
+    assert ended.printed == "a (1000000000,)" and ended.grown < 50 * MiB
+    _, problems = match_tensors({"a": torch.zeros(2)}, read_foreign(path))
+    assert problems == ["a: expected shape (2,), found (1000000000,)"]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_storage_that_is_declared_larger_than_its_data_is_refused(tmp_path, legacy):
+    path = tmp_path / "short.pt"
+    torch.save({"a": torch.zeros(1000)}, path, _use_new_zipfile_serialization=not legacy)
+    declared = b"M\xe8\x03"  # 1,000 as a pickle writes it; J writes four bytes
+    huge = b"J\x00\xca\x9a\x3b"  # 10^9
+    if legacy:
+        path.write_bytes(path.read_bytes().replace(declared, huge, 1))
+    else:
+        out = io.BytesIO()
+        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w") as written:
+            for entry in archive.infolist():
+                written.writestr(entry.filename, archive.read(entry).replace(declared, huge, 1))
+        path.write_bytes(out.getvalue())
+    with pytest.raises(ValueError, match=r"^short\.pt: not a file that torch\.save wrote \(RuntimeError\)$"):
+        read_foreign(path)
+
+
+class Enlarged:
+    """Unpickled, a value that torch makes of a few bytes."""
+
+    def __init__(self, make, *arguments):
+        self.make, self.arguments = make, arguments
+
+    def __reduce__(self):
+        return self.make, self.arguments
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    ("held", "name"),
+    [
+        (Enlarged(bytearray, 10**8), "bytearray"),
+        ([b"x" * 10**6] * 3, "encode"),
+        (
+            Enlarged(
+                torch._utils._rebuild_device_tensor_from_cpu_tensor,
+                torch.zeros(1).expand(10**7),
+                torch.float64,
+                "cpu",
+                False,
+            ),
+            "_rebuild_device_tensor_from_cpu_tensor",
+        ),
+        (torch.eye(2).to_sparse(), "_rebuild_sparse_tensor"),
+    ],
+    ids=["bytearray", "bytes", "converted", "sparse"],
+)
+def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, legacy):
+    torch.save({"a": held}, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(
+        ValueError, match=rf"a\.pt: needs more than plain tensors to be read \(it names {name}\); reading a"
+    ):
+        read_foreign(tmp_path / "a.pt")
+
+
+def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
+    """torch has a zip reader of its own; only what was checked is given to it."""
+    torch.save(STATE, tmp_path / "a.pt")
+    packed_again(tmp_path / "a.pt", zipfile.ZIP_STORED, prefix=b"PK\x03\x04" + bytes(60))
+    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+
+
+def test_an_error_about_a_hundred_thousand_tensors_is_short():
+    empty = torch.zeros(0)
+    given = {f"layer.{place}": empty for place in range(100_000)}
+    _, problems = match_tensors({"a": torch.zeros(2)}, {**given, "x" * 10**6: empty})
+    assert problems[0] == "missing: a"
+    assert problems[1] == f"unexpected: {', '.join(list(given)[:10])}, and 99,991 more"
+    with pytest.raises(ValueError, match=r"without a gap, found B\.2, .*, and 99,990 more$") as caught:
+        feedback_tensors({f"B.{place}": empty for place in range(2, 100_002)}, NAMES)
+    assert len(str(caught.value)) < 200
