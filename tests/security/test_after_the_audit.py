@@ -301,4 +301,4 @@ def test_figures_edited_in_the_report_are_not_promoted(audited_store):
 
     forge(audited_store, edit)
     refused = call("promote", run_id, "--override-reason", "for the test", "--author", "A. Author")
-    assert refused.exit_code == 3 and f"of run {frozen}" in refused.output and "recomputed 0.01" in refused.output
+    assert refused.exit_code == 3 and f"run {frozen}" in refused.output and "recomputed 0.01" in refused.output

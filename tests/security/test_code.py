@@ -244,7 +244,7 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     assert check.outcome == "not possible"
     assert f"trained by other code than is installed: method {NAME}: source edited (digest " in check.detail
     assert of(run, "method").outcome == "warn"  # the code that is here is not the one that would have to be measured
-    assert "Nothing may be claimed of these figures" in world.form()
+    assert "Nothing may be claimed of these metrics" in world.form()
     assert "may be claimed of the method" not in world.form()
 
 
