@@ -35,7 +35,7 @@ class Condition:
     """One comparison of a metric with a limit."""
 
     quantity: str
-    """name of a metric, as `fa-registry card` of a diagnostic lists them"""
+    """name of a metric, as `fa-registry info` of a diagnostic lists them"""
     take: Take
     """how the metric is reduced to one number"""
     fires: Fires

@@ -55,7 +55,7 @@ class Grid:
     epochs: tuple[int, ...] = ()
     """replaces the recipe's epochs"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
-    """of every method of this grid, by name, see `fa-registry card`; a list gives one variant per value: `{ sigma = [1, 2] }`"""
+    """of every method of this grid, by name, see `fa-registry info`; a list gives one variant per value: `{ sigma = [1, 2] }`"""
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
     """of every architecture of this grid, by name; a list gives one setting per value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)

@@ -38,7 +38,7 @@ for name, quantity in metrics.DECLARED.items():
     changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
 metrics.DECLARED = MappingProxyType(changed)
 for table in ("AUDIT_TABLE", "TERMINAL_TABLE"):
-    setattr(quantities, table, (*getattr(quantities, table), *asked["columns"]))
+    setattr(metrics, table, (*getattr(metrics, table), *asked["columns"]))
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.analyses import CATALOG

@@ -216,7 +216,7 @@ FALLBACK = r"$\langle$U+"
         ("B_lᵀ and V̄ and é and ø", r"$B_{l}^{\top}$ and $\bar{V}$ and \'{e} and \o{}"),
         ("d_hidden, gamma_deep_mean, a_b_c, V_φ", r"d\_hidden, gamma\_deep\_mean, a\_b\_c, $V_{\varphi}$"),
         ("γβ ∂γ", r"$\gamma$$\beta$ $\partial$$\gamma$"),
-        ("--replace-dataset x,,y", "-{}-data x,{},y"),
+        ("--replace-dataset x,,y", "-{}-replace-dataset x,{},y"),
         ("two\n\n\\par lines\t%", r"two \textbackslash{}par lines \%"),
         ("中", FALLBACK + r"4E2D$\rangle$"),
         ("a\u202eb\udc80", rf"a{FALLBACK}202E$\rangle$b{FALLBACK}DC80$\rangle$"),

@@ -119,7 +119,7 @@ def test_a_name_may_be_typed_either_way(trained, name):
 def test_controls_alone_are_analysed_and_said_to_be_nothing(trained, workplace):
     (control,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "frozen"})
     result = trained("analyse", "all", "--run", control.run_id)
-    assert result.exit_code == 0 and "no trained method among the runs (1, controls alone)" in result.output
+    assert result.exit_code == 0 and "no trained method among the runs (1, only controls)" in result.output
 
 
 def test_help_names_every_analysis():

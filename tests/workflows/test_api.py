@@ -56,7 +56,7 @@ def _text(value) -> str:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_says_what_it_returns_and_raises_with_an_example(verb):
     words = inspect.getdoc(getattr(fa_registry, verb))
-    assert "\nReturns " in words and "\nRaises " in words
+    assert "\nReturns:\n" in words and "\nRaises:\n" in words
     assert re.search(rf"^>>> .*fa_registry\.{verb}\(", words, re.M)
 
 

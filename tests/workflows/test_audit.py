@@ -62,7 +62,7 @@ def test_runs_that_lie_in_a_file_give_the_same_pages(trained, monkeypatch, trust
     laid = []
     monkeypatch.setattr(
         disk_spill.SpillFile,
-        "lay",
+        "spill",
         lambda self, record, lay=disk_spill.SpillFile.spill: laid.append(type(record)) or lay(self, record),
     )
     assert audited(trained, *editions, "--out", "laid")[0] == code

@@ -197,7 +197,7 @@ def test_the_same_is_refused_as_by_the_study_itself(registry):
     with pytest.raises(InvalidFields, match="stop_on: unknown rule"):
         dry("tiny", stop_on="D9")
     result = registry("study", "tiny", "--no-timing")
-    assert result.exit_code == 2 and "--no-timing belongs to --dry-run" in result.stderr
+    assert result.exit_code == 2 and "--no-timing needs --dry-run" in result.stderr
 
 
 FIELDS = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 5, "device": "cpu"}

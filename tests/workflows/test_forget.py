@@ -78,7 +78,10 @@ def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeyp
         assert shown in " ".join(declined.output.split()), declined.output
     accepted = CliRunner().invoke(main, ["forget", run_id], input="y\n")
     assert accepted.exit_code == 0 and of(run_id).deleted
-    assert f"mlflow runs restore --run-id {run_id}" in accepted.output and "`mlflow gc` deletes them" in accepted.output
+    assert (
+        f"mlflow runs restore --run-id {run_id}" in accepted.output
+        and "`mlflow gc` would delete them" in accepted.output
+    )
 
 
 def test_the_command_that_it_prints_brings_a_run_back(trained):

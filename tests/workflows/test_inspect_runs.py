@@ -142,7 +142,7 @@ def test_variants_of_a_method_are_not_equal_rows(registry):
 @pytest.mark.parametrize("option", ["--study", "--method", "--status", "--limit", "--store"])
 def test_what_chooses_runs_chooses_nothing_else(registry, option):
     result = registry("list", "methods", option, "5")
-    assert result.exit_code == 2 and f"{option}: they choose among runs" in result.stderr
+    assert result.exit_code == 2 and f"{option}: these options select runs" in result.stderr
 
 
 def found(answer) -> dict[str, str]:

@@ -72,7 +72,7 @@ def is_sealing(*given, tags=(), **named):
 
 STAGES = {
     "made in the store": (MlflowTracker, "create", 2, True),
-    "waiting for its turn": (training, "take", 2, False),
+    "waiting for its turn": (training, "acquire", 2, False),
     "first weights": (RunWriter, "start", 2, False),
     "epoch 0 measured": (loop, "measure", 2, False),
     "step": (Trainer, "step", 2, True),

@@ -312,7 +312,7 @@ def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, dama
     machines("second")
     resumed = train()
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
-    said = {"gone": "is not there", "cut": "was renamed to", "of another code": ""}[damage]
+    said = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
     assert said in caplog.text
 
 

@@ -54,6 +54,7 @@ FILTERS = (
     *("num", "sci", "pct", "pp", "cos", "exact", "compact", "ci", "between", "na", "number", "reading", "spread"),
     *("cell", "brief", "short", "describe_edition", "quantity"),
 )
+OLD_FIELDS = {"beside_control": "compared_with_control"}  # as templates of users call them, for one release
 OLD_FILTERS = {"edition_words": "describe_edition"}  # names in older user templates, valid for one release
 # `default` hides undefined names; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
@@ -111,6 +112,10 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         """Raise SecurityError if the page exceeds its time limit; called at every loop turn and macro call."""
         if time.monotonic() - self.started > SECONDS:
             raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return an attribute, by its current or its old name."""
+        return super().getattr(obj, OLD_FIELDS.get(attribute, attribute))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return not attr.startswith("_") and (isinstance(obj, OPEN) or attr in touchable(obj))
