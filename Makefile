@@ -42,8 +42,10 @@ test: $(READY)
 test-long: $(READY)
 	$(BIN)/python -m pytest -n auto --dist load -m long
 
-stress torture: $(READY)  # torture: the old name
+stress: $(READY)
 	$(BIN)/python -m tests.stress
+
+torture: stress  # the old name
 
 team: $(READY)
 	$(BIN)/python -m tests.stress.team_run
