@@ -87,9 +87,9 @@ def trained_and_judged(colleague: Colleague, size: Sequence[str], workers: int) 
     trained = [run_id for end in ends for run_id in end["trained"]]
     held = {run_id for end in ends for run_id in (*end["trained"], *end["elsewhere"], *end["present"])}
     if len(trained) != len(set(trained)) or set(trained) != held or any(end["failed"] for end in ends):
-        raise Failed(f"work: trained {trained}, held {held}")
+        raise Failed(f"worker: trained {trained}, held {held}")
     shares = ", ".join(str(len(end["trained"])) for end in ends)
-    yield f"work: {len(trained)} runs by {workers} workers ({shares})"
+    yield f"worker: {len(trained)} runs by {workers} workers ({shares})"
 
     audit = colleague.ask(
         "audit", "--study", STUDY, *size, expected=(0, 1)
