@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
     (run, *_) = tracker.search({schema.TAG_KIND: "run"})
     attempts = {schema.TAG_SPEC: run.tags[schema.TAG_SPEC]}
     kill(run)
-    assert any("ended with signal SIGKILL; it begins again" in line for line in process.stderr)
+    assert any("ended with signal SIGKILL; it restarts in a new one" in line for line in process.stderr)
     while [run.state for run in tracker.search(attempts)][1:] != [
         "KILLED"
     ]:  # it is made first, and then ends the other

@@ -40,12 +40,12 @@ import sys
 from pathlib import Path
 from tests.testing.test_suite import credits_of, read_spec
 from fa_registry.training.checkpoint import load_into, save_tensors
-from fa_registry.training.task import prepare
+from fa_registry.training.task import build_task
 import torch
 
 torch.set_num_threads(1)
 for folder in map(Path, sys.argv[1:]):
-    task = prepare(read_spec(folder), torch.device("cpu"))
+    task = build_task(read_spec(folder), torch.device("cpu"))
     for tensor in task.feedback.state_dict().values():
         tensor.zero_()  # the seed alone must not bring them back: the file does
     for name in ("network", "feedback"):
