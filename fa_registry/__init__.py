@@ -13,6 +13,10 @@ if sys.argv[:1] == ["-m"] and "fa_registry" in sys.orig_argv and not sys.flags.s
 import importlib
 from typing import Any
 
+from fa_registry.deprecated_names import OldModules
+
+sys.meta_path.insert(0, OldModules)  # first: a moved package has a path, on which its old submodules would be found
+
 __all__ = [
     "AuditReport",
     "EvidenceWarning",

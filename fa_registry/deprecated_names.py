@@ -5,12 +5,15 @@ Each use raises a DeprecationWarning that names the new name.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 MODULES = {"fa_registry.api": "fa_registry.published_api", "fa_registry.quantities": "fa_registry.metrics"}
+SUBMODULES = {"fa_registry.published_api.loading": "fa_registry.published_api.model_loader"}
 NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
     "fa_registry.adapters.lightning": {"Tracking": "LightningCallback"},
     "fa_registry.adapters.transformers": {"Tracking": "TransformersCallback"},
@@ -42,21 +45,45 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 
 
 def aliases(module: str) -> Callable[[str], Any]:
-    """Return the module-level `__getattr__` (PEP 562) that resolves the old names of `module`.
-
-    If the whole module has moved, every public name of the new module is resolved.
-    """
+    """Return the module-level `__getattr__` (PEP 562) that resolves the old names of `module`."""
 
     def __getattr__(name: str) -> Any:
-        home = MODULES.get(module, module)
-        renamed = NAMES.get(home, {}).get(name, "" if home == module else name)
-        if (
-            not renamed
-            or renamed.startswith("__")
-            or not (home == module or hasattr(importlib.import_module(home), renamed))
-        ):
+        renamed = NAMES[module].get(name)
+        if renamed is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is now {home}.{renamed}", DeprecationWarning, stacklevel=2)
-        return getattr(importlib.import_module(home), renamed)
+        warnings.warn(f"{module}.{name} is now {module}.{renamed}", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(module), renamed)
 
     return __getattr__
+
+
+class OldModules:
+    """Finder for `sys.meta_path` that resolves a moved module, or a submodule, to its new place."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of a moved module; None for every other module."""
+        old = next((old for old in MODULES if name == old or name.startswith(f"{old}.")), None)
+        if old is None:
+            return None
+        new = MODULES[old] + name.removeprefix(old)
+        new = SUBMODULES.get(new, new)
+        if importlib.util.find_spec(new) is None:
+            return None
+        return ModuleSpec(name, _Moved(name, new), is_package=name == old)
+
+
+class _Moved:
+    """Loader that returns the module at its new place."""
+
+    def __init__(self, old: str, new: str):
+        self._old, self._new = old, new
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{self._old} is now {self._new}", DeprecationWarning, stacklevel=2)
+        module = importlib.import_module(self._new)
+        self._own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own_spec  # the import system has set the spec of the old name

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import pytest
 
 import fa_registry
-from fa_registry.deprecated_names import MODULES, NAMES
+from fa_registry.deprecated_names import NAMES
 
 PAIRS = [(module, old, new) for module, names in NAMES.items() for old, new in names.items()]
 
@@ -21,20 +22,38 @@ def test_an_old_name_is_the_new_object(module, old, new):
         assert getattr(home, old) is getattr(home, new)
 
 
-def test_moved_modules_give_what_they_gave():
-    with pytest.warns(DeprecationWarning, match=r"quantities.Quantity is now fa_registry.metrics.Metric"):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fa_registry.quantities", "fa_registry.metrics"),
+        ("fa_registry.api", "fa_registry.published_api"),
+        ("fa_registry.api.diagnosis", "fa_registry.published_api.diagnosis"),
+        ("fa_registry.api.loading", "fa_registry.published_api.model_loader"),
+    ],
+)
+def test_a_moved_module_is_the_module_at_its_new_place(monkeypatch, old, new):
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+        moved = importlib.import_module(old)
+    assert moved is importlib.import_module(new) and moved.__name__ == moved.__spec__.name == new
+
+
+def test_the_old_name_in_a_moved_module_is_the_new_object():
+    with pytest.warns(DeprecationWarning):
         from fa_registry.quantities import Quantity
     from fa_registry.metrics import Metric
 
     assert Quantity is Metric
-    with pytest.warns(DeprecationWarning, match="published_api.diagnose"):
-        from fa_registry.api import diagnose
-    from fa_registry.published_api import diagnose as new
-
-    assert diagnose is new
 
 
-@pytest.mark.parametrize("module", [*MODULES, *NAMES])
+def test_a_module_that_never_was_is_unknown():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("fa_registry.api.never_was")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("fa_registry.apis")
+
+
+@pytest.mark.parametrize("module", [*NAMES])
 def test_what_nobody_named_is_unknown(module):
     if "adapters" in module:
         fa_registry.torchvision()

@@ -1,5 +1,0 @@
-"""Old name of fa_registry.published_api, kept for one release: see deprecated_names."""
-
-from fa_registry.deprecated_names import aliases
-
-__getattr__ = aliases(__name__)
