@@ -12,16 +12,25 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MODULES = {"fa_registry.api": "fa_registry.published_api", "fa_registry.quantities": "fa_registry.metrics"}
+MODULES = {
+    "fa_registry.api": "fa_registry.published_api",
+    "fa_registry.positions": "fa_registry.token_axes",
+    "fa_registry.quantities": "fa_registry.metrics",
+}
 SUBMODULES = {"fa_registry.published_api.loading": "fa_registry.published_api.model_loader"}
+ANALYSIS = {"Cell": "AnalysisCell", "Column": "AnalysisColumn", "Table": "AnalysisTable"}
 NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
     "fa_registry.adapters.lightning": {"Tracking": "LightningCallback"},
     "fa_registry.adapters.transformers": {"Tracking": "TransformersCallback"},
-    "fa_registry.analyses.base": {
-        "Answer": "AnalysisResult",
-        "Cell": "AnalysisCell",
-        "Column": "AnalysisColumn",
-        "Table": "AnalysisTable",
+    "fa_registry.analyses": ANALYSIS,
+    "fa_registry.analyses.base": {**ANALYSIS, "Answer": "AnalysisResult"},
+    "fa_registry.architectures": {"Adapted": "AdaptedNetwork"},
+    "fa_registry.diagnostics": {
+        "Absent": "Unavailable",
+        "Bench": "ProbeContext",
+        "Look": "ForwardBackward",
+        "evaluating": "eval_mode",
+        "look": "run_forward_backward",
     },
     "fa_registry.diagnostics.base": {"Table": "SiteBySample"},
     "fa_registry.methods.base": {
@@ -31,7 +40,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
         "Stream": "NetworkView",
         "UpdatesFeedback": "HasFeedbackRule",
     },
-    "fa_registry.metrics": {"Quantity": "Metric"},
+    "fa_registry.metrics": {
+        "BESIDE_CONTROL": "COMPARED_WITH_CONTROL",
+        "Quantity": "Metric",
+        "further": "other_metrics",
+        "held": "metrics_of_cards",
+        "of_a_run": "run_metrics",
+    },
+    "fa_registry.records": {"Choice": "SelectionSummary", "Measured": "MeasuredFigure"},
     "fa_registry.studies.executors.base": {
         "Resources": "JobResources",
         "Room": "Capacity",
@@ -39,8 +55,19 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
         "Tell": "EventSink",
         "Work": "JobFunction",
     },
+    "fa_registry.testing": {"Case": "NetworkCase"},
     "fa_registry.testing.outcomes": {"Outcome": "CheckOutcome"},
-    "fa_registry.training.loop": {"Outcome": "TrainingOutcome", "in_one_go": "run_to_completion"},
+    "fa_registry.testing.small_networks": {"Case": "NetworkCase"},
+    "fa_registry.token_axes": {
+        "averaged": "mean_over_positions",
+        "spread": "broadcast_over_positions",
+        "summed": "sum_over_positions",
+    },
+    "fa_registry.training.loop": {
+        "Outcome": "TrainingOutcome",
+        "in_one_go": "run_to_completion",
+        "training": "train_epochs",
+    },
 }
 
 

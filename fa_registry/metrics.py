@@ -79,7 +79,7 @@ class Metric:
     @property
     def compared_with_control(self) -> bool:
         """Return whether it compares a run with its frozen control; a control itself has no value."""
-        return self.name in NEIGHBOUR_CONTROL
+        return self.name in COMPARED_WITH_CONTROL
 
     @property
     def with_deviation(self) -> bool:
@@ -431,7 +431,7 @@ NOTE_TABLE = (
 )
 PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
 WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space for the deviation of these
-NEIGHBOUR_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
 LAST_SITE = "_L"
 # Metrics that a report contains for every epoch, and those for every site of some epochs.
 TRAJECTORY = (

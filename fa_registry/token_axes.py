@@ -11,6 +11,8 @@ import math
 
 from torch import Tensor
 
+from fa_registry.deprecated_names import aliases
+
 
 def features(state: Tensor) -> int:
     """Return D."""
@@ -45,3 +47,6 @@ def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
 
 def _axes(state: Tensor) -> tuple[int, ...]:
     return (1,) if state.dim() == 3 else (2, 3)
+
+
+__getattr__ = aliases(__name__)

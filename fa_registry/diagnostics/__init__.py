@@ -1,5 +1,6 @@
 """Diagnostics, one file each. They contain no thresholds: the protocol judges their values."""
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward
 from fa_registry.diagnostics._probe import ProbeContext, Unavailable
 from fa_registry.diagnostics._reference_check import ReferenceCheck
@@ -19,3 +20,6 @@ __all__ = [
 ]
 
 CATALOG = Catalog("diagnostics", "diagnostic", Diagnostic, card=DiagnosticCard)
+
+
+__getattr__ = aliases(__name__)

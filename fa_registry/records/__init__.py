@@ -4,6 +4,7 @@ All records are frozen and convert to JSON and back unchanged. They contain no N
 Reading with the reason.
 """
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.records.audits import (
     EXCLUSION_KINDS,
     OUTCOMES,
@@ -111,3 +112,6 @@ __all__ = [
     "Verdict",
     "Waiver",
 ]
+
+
+__getattr__ = aliases(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from fa_registry.metrics import NEIGHBOUR_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS
@@ -20,7 +20,7 @@ from fa_registry.reporting.text.filters import counted, number, reading
 from fa_registry.text_safety import escape_control
 
 MOST = 100  # rows of a table; the pages and the frames have all
-HEADLINES = tuple(name for name in NOTE_TABLE if name not in NEIGHBOUR_CONTROL)  # those are in the findings
+HEADLINES = tuple(name for name in NOTE_TABLE if name not in COMPARED_WITH_CONTROL)  # those are in the findings
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"

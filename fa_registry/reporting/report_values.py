@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fa_registry.metrics import (
     AUDIT_TABLE,
+    COMPARED_WITH_CONTROL,
     LAST_SITE,
-    NEIGHBOUR_CONTROL,
     NONE,
     Known,
     Metric,
@@ -104,7 +104,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
     Metrics that compare with a control are read from that control.
     """
     record = run.record
-    if quantity.name in NEIGHBOUR_CONTROL:
+    if quantity.name in COMPARED_WITH_CONTROL:
         return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
     if quantity.name in record.measurements.sites:
         by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
@@ -165,7 +165,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
     found = seed_estimate(quantity, values)
-    stated = [run for run in runs if quantity.name in NEIGHBOUR_CONTROL and frozen.stated(run)]
+    stated = [run for run in runs if quantity.name in COMPARED_WITH_CONTROL and frozen.stated(run)]
     if found.low.value is None or not stated:
         return found
     reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)

@@ -11,8 +11,12 @@ properties detect this. `exact_sites_are_exact` covers sites that the card calls
 that makes the rule equal to backpropagation, including sign, order and transposition.
 """
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.testing.outcomes import PropertyResult
 from fa_registry.testing.small_networks import NetworkCase
 from fa_registry.testing.suite import assert_method, check_method
 
 __all__ = ["NetworkCase", "PropertyResult", "assert_method", "check_method"]
+
+
+__getattr__ = aliases(__name__)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
+import warnings
+from pathlib import Path
 
+import click
 import pytest
 
 import fa_registry
+from fa_registry.cli import main
 from fa_registry.deprecated_names import NAMES
 
+# Public names of documented modules, and commands with their options, as commit 9d8cfb8 had them.
+BEFORE = json.loads(Path(__file__).with_name("public_names.json").read_text(encoding="utf-8"))
 PAIRS = [(module, old, new) for module, names in NAMES.items() for old, new in names.items()]
 
 
@@ -59,3 +66,21 @@ def test_what_nobody_named_is_unknown(module):
         fa_registry.torchvision()
     with pytest.raises(AttributeError):
         importlib.import_module(module).no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("module", sorted(BEFORE["python"]))
+def test_every_public_name_of_before_can_be_imported(module):
+    fa_registry.torchvision()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        home = importlib.import_module(module)
+        assert [name for name in BEFORE["python"][module] if not hasattr(home, name)] == []
+
+
+@pytest.mark.parametrize("command", sorted(BEFORE["cli"]))
+def test_every_command_of_before_takes_every_option_of_before(command):
+    context = click.Context(main)
+    for option in BEFORE["cli"][command]:
+        _, found, arguments = main.resolve_command(context, [command, option])
+        known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert arguments[0] in known, (command, option)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
-from fa_registry.metrics import HEADLINE_GAMMA, NEIGHBOUR_CONTROL, RUN_SCALARS, SUBJECTS, quantity_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, RUN_SCALARS, SUBJECTS, quantity_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -95,7 +95,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
-        for name in ("accuracy", *NEIGHBOUR_CONTROL, HEADLINE_GAMMA)
+        for name in ("accuracy", *COMPARED_WITH_CONTROL, HEADLINE_GAMMA)
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))

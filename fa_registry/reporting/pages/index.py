@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import NEIGHBOUR_CONTROL, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import by_skeleton, describe_difference, differing_numbers, skeleton
@@ -233,7 +233,7 @@ def _marked(
     """Return the row's estimates with footnotes; add new ones to `reasons` (reason → runs) and `marks`."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
-        if row.control and name in NEIGHBOUR_CONTROL:
+        if row.control and name in COMPARED_WITH_CONTROL:
             continue  # the table shows a dash
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
