@@ -9,7 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fa_registry.errors import UsageError
+
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
+NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
 
 
 def is_regression(labels: Tensor) -> bool:
@@ -17,15 +20,29 @@ def is_regression(labels: Tensor) -> bool:
     return labels.is_floating_point()
 
 
+def check_shapes(outputs: Tensor, labels: Tensor) -> None:
+    """Raise UsageError unless there is one target per sample.
+
+    With outputs (N, T, V), T = V and labels (N, T), torch's cross entropy takes the positions for classes without an error.
+    """
+    if outputs.dim() != 2 or labels.shape != (outputs.shape if is_regression(labels) else outputs.shape[:1]):
+        raise UsageError(
+            f"expected outputs (N, C) with class numbers (N,) or target values (N, C), found outputs {tuple(outputs.shape)} "
+            f"with {labels.dtype} targets {tuple(labels.shape)}; {NO_TOKENS}"
+        )
+
+
 def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return ℓ_i, (N,), from outputs z (N, C)."""
+    """Return ℓ_i, (N,), from outputs z (N, C); raise UsageError as `check_shapes`."""
+    check_shapes(outputs, labels)
     if is_regression(labels):
         return (outputs - labels).square().sum(dim=1) / 2
     return nn.functional.cross_entropy(outputs, labels, reduction="none")
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return onehot(y), or y itself, (N, C) in the outputs' type."""
+    """Return onehot(y), or y itself, (N, C) in the outputs' type; raise UsageError as `check_shapes`."""
+    check_shapes(outputs, labels)
     if is_regression(labels):
         return labels.to(outputs.dtype)
     return torch.zeros_like(outputs).scatter_(1, labels.unsqueeze(1), 1.0)

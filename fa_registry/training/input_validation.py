@@ -19,6 +19,7 @@ from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
+from fa_registry.terminal_loss import NO_TOKENS
 
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; one that takes keywords is adapted by fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
@@ -96,8 +97,9 @@ class Checks:
             return
         labelled = _are_labels(y)
         if not labelled:
+            hint = f"; {NO_TOKENS}" if y.dim() == 2 and y.max() > 1 else ""  # not for one-hot rows
             self.problems.append(
-                f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}"
+                f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
             )
         if len(x) != len(y) or not len(y):
             self.problems.append(f"{names[0]}: expected one row a label, found {len(x)} rows for {len(y)} labels")

@@ -25,7 +25,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.terminal_loss import is_regression
+from fa_registry.terminal_loss import NO_TOKENS, is_regression
 from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
@@ -137,11 +137,22 @@ def to_device(network: Network, device: torch.device) -> Network:
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Raise InvalidFields unless labels are classes of the card and the eval batch has at least two."""
+    """Raise InvalidFields unless each sample has one class of the card, or the values of one target.
+
+    The eval batch must have at least two classes.
+    """
+    named = {"train_labels": splits.train_labels, "test_labels": splits.test_labels}
+    expected = f"class numbers (samples,) or target values (samples, {card.classes})"
+    problems = [
+        f"{name}: expected {expected}, found {labels.dtype} {tuple(labels.shape)}; {NO_TOKENS}"
+        for name, labels in named.items()
+        if labels.shape[1:] != ((card.classes,) if is_regression(labels) else ())
+    ]
+    if problems:
+        raise InvalidFields(f"data set {card.name}", problems)
     if is_regression(splits.train_labels):
         return
-    problems = []
-    for name, labels in (("train_labels", splits.train_labels), ("test_labels", splits.test_labels)):
+    for name, labels in named.items():
         low, high = labels.min().item(), labels.max().item()
         if low < 0 or high >= card.classes:
             problems.append(f"{name}: expected classes 0 to {card.classes - 1}, found {low} to {high}")

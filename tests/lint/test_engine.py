@@ -31,6 +31,11 @@ def test_each_pitfall_is_found_once_and_nothing_else(code):
     assert codes(PITFALLS[code]) == [code]
 
 
+def test_a_rule_skips_a_file_without_the_words_that_it_needs():
+    for rule in all_rules():
+        assert rule.clues and rule.possible(PITFALLS[rule.card.code]) and not rule.possible("x = 1\n")
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_each_pitfall_is_found_in_a_notebook_with_cell_and_line(code, tmp_path):
     path = tmp_path / "analysis.ipynb"
