@@ -1,7 +1,7 @@
-"""Signatures of bundles: an Ed25519 signature over the manifest.
+"""Signatures of bundles: an Ed25519 signature over the manifest, which has every file's SHA-256.
 
-The manifest contains the SHA-256 of every file. A signature proves that the owner of the private key signed these bytes. The
-reader must know from another source whose key it is.
+A signature proves that the owner of the private key signed these bytes. The reader must know from another source who
+owns the key.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def signed(manifest: bytes, key: Path) -> bytes:
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
-    """Return a description of the signer.
-
-    `key` is a PEM file with a public key.
+    """Return a description of the signer; `key` is a PEM file with the expected public key.
 
     Raises:
         IntegrityError: the signature does not belong to these bytes or is not by `key`.

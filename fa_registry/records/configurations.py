@@ -1,4 +1,4 @@
-"""Configurations of machines and libraries: their differences, and the checks that these leave open."""
+"""Configurations of machines and libraries: differences, and checks that are inconclusive for them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from fa_registry.text_safety import escape_to_one_line
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # not recorded by older releases
 UNDECIDABLE = "cannot tell here"  # start of an inconclusive check's detail
-# Subjects of the checks that may be inconclusive and then warn.
+# Subjects of checks that may be inconclusive; an inconclusive check warns.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
-LONGEST = 150  # characters of a recorded setting that a message repeats
+LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ.
-
-    Bit equality is required only if there are none.
+    """Return the settings in which two configurations differ; bit equality is required if there are none.
 
     Args:
-        logged: a run's conventions. An older run recorded no CONFIGURATION; only SAME_MACHINE is compared then.
+        logged: a run's conventions. An older run has no CONFIGURATION, so only SAME_MACHINE is compared.
         here: the conventions of this process.
     """
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
@@ -49,9 +47,8 @@ def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
     """Return an inconclusive check.
 
     Args:
-        subject: subject of the check.
         elsewhere: the difference, as `described_difference` returns it.
-        found: what the check found.
+        found: result of the check.
         more: further fields of the Check.
     """
     return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
