@@ -2,7 +2,7 @@
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
-│   ├── UnknownName             a name that no catalog contains, with the nearest ones
+│   ├── UnknownName             a name that no catalog contains, with the nearest names
 │   ├── InvalidFields           one or many wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
 │   └── NothingSelected         an audit that selects no run

@@ -157,7 +157,7 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
-    """Extract a file, at most as many bytes as the manifest declares; return whether it is the packed file."""
+    """Extract at most as many bytes as the manifest declares; return whether it is the packed file."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     left, digest = manifest.sizes[name], hashlib.sha256()
