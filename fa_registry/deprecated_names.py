@@ -1,7 +1,4 @@
-"""Old public names that stay importable for one release.
-
-Each use gives a DeprecationWarning that names the new name.
-"""
+"""Old public names that stay importable for one release, with a warning that names the new name."""
 
 from __future__ import annotations
 

@@ -21,10 +21,7 @@ from itertools import islice
 
 
 class EvidenceWarning(UserWarning):
-    """Warning that a metric was computed as requested but rests on less evidence than it should.
-
-    The package never raises it as an exception.
-    """
+    """Warning that a metric rests on less evidence than it should; never raised as an exception."""
 
 
 class RegistryError(Exception):
@@ -102,10 +99,7 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
 def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
     """Return the line of InvalidFields for a field that is not declared.
 
-    Args:
-        where: prefix of the field's name, for example `rule[0].`.
-        kind: noun for the field in the message.
-        known: the declared fields.
+    `where` is the prefix of the field's name, for example `rule[0].`; `kind` is the noun in the message.
     """
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
 

@@ -13,11 +13,8 @@ NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and the signal that interrupts a worker
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Delay the first interrupt until the block has ended; a second interrupt acts at once.
-
-    This has no effect outside the main thread, because only the main thread of a process receives signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
+    """Delay the first interrupt until the block has ended; a second interrupt acts at once."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]

@@ -55,11 +55,7 @@ EXPECTED = {  # pydantic's error type → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Convert records, mappings and tuples to plain JSON values.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Convert records, mappings and tuples to plain JSON values. Raises ValueError for inf and nan."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
     if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
@@ -78,10 +74,8 @@ def encode(value: Any) -> Any:
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
     """Return an object of type `hint` from plain JSON or TOML values.
 
-    Text is never read as a number, and 1 is never read as true.
-
-    Raises:
-        InvalidFields: about `where`; lists every problem at any depth, each with the path of its field.
+    Text is never read as a number, and 1 is never read as true. Raises InvalidFields about `where` with every problem
+    at any depth, each with the path of its field.
     """
     made, problems = try_decode(hint, value)
     if problems:
@@ -90,10 +84,7 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Return (object, []) as `decode`, or (None, all problems) for a caller that adds its own problems.
-
-    The first LISTED problems are described and the others are counted.
-    """
+    """Return (object, []) as `decode`, or (None, problems) for a caller that adds its own problems."""
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
@@ -129,8 +120,7 @@ def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
 def adapter(hint: Any, **config: Any) -> Any:
     """Return pydantic's TypeAdapter of a type; it refuses undeclared fields, NaN and infinity.
 
-    Raises:
-        UsageError: pydantic is not installed, as on a machine that only trains.
+    Raises UsageError if pydantic is not installed, as on a machine that only trains.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -255,8 +245,7 @@ def describe_value(value: Any) -> str:
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """Return the table of a TOML file and the SHA-256 of its bytes.
 
-    Raises:
-        InvalidFields: about `subject`; the file cannot be read or is not TOML.
+    Raises InvalidFields about `subject` if the file cannot be read or is not TOML.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -290,8 +279,7 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
 def read_json(path: Path, limit: int = RECORD) -> Any:
     """Return the content of a JSON file that may be untrusted, as `loads` does.
 
-    Raises:
-        UnreadableFile: the file cannot be read or is not valid JSON; the reason names the position.
+    Raises UnreadableFile if the file cannot be read or is not valid JSON; the reason names the position.
     """
     data = read_file(path, limit)
     try:
@@ -303,9 +291,8 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 def loads(text: str) -> Any:
     """Return the value of a JSON text that can be processed recursively and written again.
 
-    Raises:
-        ValueError: NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting deeper than
-            DEEPEST.
+    Raises ValueError for NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting
+    deeper than DEEPEST.
     """
     try:
         value = json.loads(
@@ -364,7 +351,6 @@ def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
 
     Args:
         make: converts the plain value; raises ValueError with a message for the user.
-        name: the type's name in published schemas.
         written: pydantic's schema of the JSON form, if the type does not declare it itself.
     """
     from pydantic_core import core_schema

@@ -30,10 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of a diagnostic, and how pages show it.
-
-    Raises PluginError if kind, mean or where has an unknown value.
-    """
+    """One metric of a diagnostic, and how pages show it."""
 
     name: str  # ends with FAMILY for a family of metrics
     symbol: str = ""
@@ -546,11 +543,8 @@ def is_scale(quantity: str, known: Known = NONE) -> bool:
 
 
 def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table names and whose `about` is empty, once each, in order.
-
-    Metrics of a family are left out: see SHOWN_MEMBERS.
-    """
-    members = tuple(family.family for family in families(known))
+    """Yield the measured metrics that no table names and that have no `about`, once each, in order."""
+    members = tuple(family.family for family in families(known))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, known)
         if name not in PLACED and not quantity.about and not name.startswith(members):
@@ -585,7 +579,7 @@ def over_seeds(
 ) -> OverSeeds:
     """Return the mean over seeds of a metric's (seed, reading) pairs: see mean_over.
 
-    If given, `average` replaces the metric's own mean, for example if a published number is tested on another scale.
+    `average`, if given, replaces the metric's own mean.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

@@ -16,13 +16,10 @@ from typing import TextIO
 
 
 def outlive_readers() -> None:
-    """Make standard output and error write to the null device after their reader has gone.
-
-    Replaced streams, such as those of a test or a notebook, are not changed.
-    """
+    """Make standard output and error write to the null device after their reader has gone."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        if _is_standard(stream, descriptor):
+        if _is_standard(stream, descriptor):  # not replaced by a test or a notebook
             stream.flush()
             setattr(sys, name, _outliving(stream))
 

@@ -19,10 +19,7 @@ MOST = 8  # processes: each may need as much memory as this one
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use.
-
-    On systems without CPU affinity (taskset, a batch system's share) this is the number of all cores.
-    """
+    """Return the number of cores that this process may use; without CPU affinity, all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -31,15 +28,9 @@ def usable_cores() -> int:
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Call work(item) for every item, in parallel forked copies if that is safe and saves time.
 
-    Items that a copy did not finish are repeated in this process. Exceptions are therefore raised here, and a killed
-    copy only costs time. A copy reads this process's memory, so nothing is sent to it. Changes that a copy makes in its
-    memory are lost.
-
-    Args:
-        work: writes its results to files and may be repeated.
-
-    Raises:
-        Exception: the exceptions of work.
+    Items that a copy did not finish are repeated in this process. Exceptions of `work` are therefore raised here, and a
+    killed copy only costs time. A copy reads this process's memory, so nothing is sent to it, but its own changes are
+    lost: `work` must write its results to files and may be repeated.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]

@@ -45,9 +45,9 @@ class ImportHangs(PluginError):
 
 @dataclass(frozen=True)
 class Location:
-    """Where a plug-in is: `module` to import, its `attribute`, and the `file` to show.
+    """Where a plug-in is: `module` to import, its `attribute`, the `file` to show, its distribution.
 
-    `package` and `version` name its distribution; both are empty for a built-in plug-in.
+    `package` and `version` are empty for a built-in plug-in.
     """
 
     module: str
@@ -137,11 +137,8 @@ class Catalog:
     def members(self) -> dict[str, Any]:
         """Return name → plug-in, sorted, of all plug-ins that can be used.
 
-        Each third-party plug-in that cannot be used is logged once as a warning and left out.
-
-        Raises:
-            ImportHangs: an import takes too long. The plug-in is not left out, because the import may succeed another
-                time and the set of diagnostics must not depend on chance.
+        Each third-party plug-in that cannot be used is logged once as a warning and left out. Raises ImportHangs if an
+        import takes too long: it may succeed another time, and the set of diagnostics must not depend on chance.
         """
         found = {}
         for name in self.names():
@@ -162,21 +159,14 @@ class Catalog:
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, why: str) -> None:
-        """Make every later use of this plug-in raise a PluginError.
-
-        The caller has tried the plug-in in another process, so it must not be imported here.
-        """
+        """Make every later use of a plug-in raise a PluginError, because it failed in another process."""
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
-        """Return what identifies the plug-in's code.
+        """Return what identifies the plug-in's code. Raises PluginError if the source is not found.
 
         This is {version} of the card for a built-in plug-in, else {package, version, digest, files}. `files` = "all"
         means that the digest covers all files; older releases used only the Python files.
-
-        Raises:
-            UnknownName: there is no such name.
-            PluginError: the source is not found.
         """
         location = self.location(name)
         if location.is_builtin:
@@ -185,11 +175,8 @@ class Catalog:
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
     def recorded_digest(self, name: str, files: str) -> str:
-        """Return the current digest of a third-party plug-in over the files that a run recorded.
-
-        If `files` is `all`, these are all files, else the Python files.
-        """
-        return source_digest(self.location(name).module, all_files=files == "all")
+        """Return the current digest of a third-party plug-in over the files that a run recorded."""
+        return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
     def _member(self, name: str, location: Location) -> Any:
         what = f"{self.singular} {name!r}"
@@ -231,9 +218,8 @@ class Catalog:
         if (known.module, known.attribute) == (location.module, location.attribute):
             return
         place = f"{location.file} ({location.module}:{location.attribute})"
-        if (
-            known.is_builtin
-        ):  # on a name conflict the built-in plug-in wins; of two third-party plug-ins both are refused
+        # on a name conflict the built-in plug-in wins; two third-party plug-ins are both refused
+        if known.is_builtin:
             why = f"{self.singular} {name!r}: {place} is not used: {known.file} has that name; rename the entry point"
             self._shadowed.append(Fault(name, location.file, why))
             LOG.warning("%s", why)
@@ -320,10 +306,9 @@ def source_digest(module: str, all_files: bool = False) -> str:
     """Return the SHA-256 over path and bytes of the .py files of the module's top-level package.
 
     All these files count, because it is not known which of them a plug-in will use. Other packages that the module
-    imports are not included.
+    imports are not included. A module without a package is one file.
 
     Args:
-        module: name of the module; a module without a package is one file.
         all_files: use every file, because a rule may be in a JSON file or a compiled module. Links are not followed:
             only the name of the target counts.
     """

@@ -33,11 +33,8 @@ def process_tag() -> str:
 
 
 def is_here(tag: str) -> bool:
-    """Return whether the process of a tag is on this machine and in this container.
-
-    Tags of older releases end after the pid.
-    """
-    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]
+    """Return whether the process of a tag is on this machine and in this container."""
+    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
     return host == platform.node() and namespace in ("", _namespace())
 
 
@@ -98,10 +95,7 @@ def abandoned_processes() -> list[int]:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or folder as far as possible; ignore errors.
-
-    Another process may be removing it at the same time, or it belongs to another user.
-    """
+    """Remove a file or folder as far as possible and ignore errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return

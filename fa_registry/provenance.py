@@ -16,10 +16,7 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return (commit, dirty) of the package's checkout; NOT_A_CHECKOUT for an installed wheel.
-
-    `dirty` is None if it is unknown.
-    """
+    """Return (commit, dirty) of the checkout, None for an unknown `dirty`; NOT_A_CHECKOUT for a wheel."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None

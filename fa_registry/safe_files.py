@@ -42,9 +42,7 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
         UnreadableFile: also if there is no file; the cause is FileNotFoundError in that case.
     """
     with open_file(path, limit) as stream:
-        data = stream.read(
-            limit + 1
-        )  # the reported size is not reliable: 0 in /proc, and files may grow during reading
+        data = stream.read(limit + 1)  # the size before is not reliable: 0 in /proc, and files may grow
     if len(data) > limit:
         raise UnreadableFile(path, f"has more than {limit:,} bytes")
     return data
@@ -98,10 +96,7 @@ def resolve_user_path(path: Path) -> Path:
 def join_safely(folder: Path, name: str) -> Path:
     """Return `folder`/`name` for a relative name with /; the file itself may be missing.
 
-    Every link is refused, because its target can be replaced later.
-
-    Raises:
-        UnreadableFile: `name` is absolute or contains `..`, or a part is a link.
+    Raises UnreadableFile if `name` is absolute or contains `..`, or for any link: its target may be replaced later.
     """
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -115,11 +110,7 @@ def join_safely(folder: Path, name: str) -> Path:
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """Return `folder`/`name` if it is a regular file, None if it does not exist.
-
-    Raises:
-        UnreadableFile: the path exists but is not a regular file.
-    """
+    """Return `folder`/`name` if it is a regular file, None if missing. Raises UnreadableFile otherwise."""
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
 
@@ -132,8 +123,7 @@ def folder_size(folder: Path) -> int:
 def copy_into(folder: Path, source: Path) -> None:
     """Copy every file below `source` to its place below `folder`; existing files are replaced.
 
-    Raises:
-        UnreadableFile: a folder in the path is a link; nothing is written through links.
+    Raises UnreadableFile if a folder in the path is a link; nothing is written through links.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():

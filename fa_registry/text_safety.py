@@ -36,10 +36,7 @@ PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # a JSON text ends a
 
 
 def escape_control(text: str) -> str:
-    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩.
-
-    Control characters and characters that change the direction are hidden. Tabs and line ends are kept.
-    """
+    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩; tabs and line ends stay."""
     return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 

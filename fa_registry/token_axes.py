@@ -30,10 +30,7 @@ def sum_over_positions(gradient: Tensor) -> Tensor:
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """Return c/P at every position of `state` for a credit c (N, D).
-
-    A credit that already has positions is returned unchanged.
-    """
+    """Return c/P at every position of `state`; a credit c that has positions is returned unchanged."""
     if credit.dim() == state.dim():
         return credit
     axes = _axes(state)

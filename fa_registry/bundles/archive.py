@@ -46,11 +46,8 @@ def pack(
 ) -> Manifest:
     """Pack everything below `folder` into one zip at `out`; the same files give the same bytes.
 
-    An existing file at `out` is replaced only when the new file is complete.
-
-    Args:
-        reported: the other fields of the manifest.
-        sign: function from the manifest's bytes to its signature, see signing.
+    An existing file at `out` is replaced only when the new file is complete. `reported` has the other fields of the
+    manifest. `sign` returns the signature of the manifest's bytes, see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -75,9 +72,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     """Unpack the files of a bundle below `folder`; return its manifest and its signature, or b"".
 
-    Raises:
-        IntegrityError: with every file that differs from the packed file, or the reason why `path` is not a bundle. In
-            that case none of the files may be used.
+    Raises IntegrityError with every file that differs from the packed file, or the reason why `path` is not a bundle.
+    In that case none of the files may be used.
     """
     path = resolve_user_path(path)
     try:

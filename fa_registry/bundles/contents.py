@@ -72,11 +72,7 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """Return an unpacked bundle as a store, its audit and its runs.
-
-    Raises:
-        IntegrityError: the tables are invalid.
-    """
+    """Return store, audit and runs of an unpacked bundle. Raises IntegrityError for invalid tables."""
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:

@@ -24,10 +24,7 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Return the signature file: public key and signature as JSON.
-
-    `key` is a PEM file with a private Ed25519 key without a password.
-    """
+    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private Ed25519 key."""
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
@@ -36,8 +33,7 @@ def signed(manifest: bytes, key: Path) -> bytes:
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     """Return a description of the signer; `key` is a PEM file with the expected public key.
 
-    Raises:
-        IntegrityError: the signature does not belong to these bytes or is not by `key`.
+    Raises IntegrityError if the signature does not belong to these bytes or is not by `key`.
     """
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:

@@ -93,12 +93,11 @@ def provenance_of(edition: EditionReference) -> str:
 def describe_edition(edition: EditionReference) -> str:
     """Return the text that pages show for an edition: `2026-11`, `mine (based on 2026-11)`.
 
-    The text states if only the name is that of a built-in edition. The text of a user-supplied edition with another
-    name starts with that name: `lenient, mine (own rules)`.
+    A user-supplied edition with another name starts with that name: `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
-    if provenance_of(edition) == FOREIGN:
+    if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
         return f"{edition.name} (not this installation's: digest {edition.digest[:DIGEST]})"
     whose = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
@@ -108,10 +107,7 @@ def describe_edition(edition: EditionReference) -> str:
 
 
 def verdict_mark(edition: EditionReference) -> str:
-    """Return the mark of a verdict that is shown without its edition, such as `mine 1a2b3c4d`.
-
-    It is empty for an unmodified built-in edition.
-    """
+    """Return the mark of a verdict shown without its edition; empty for unmodified built-in editions."""
     whose = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
     mark = whose[provenance_of(edition)]
     if not edition.overrides:
@@ -155,10 +151,7 @@ def _equal_fields(rule: Rule, other: Rule) -> int:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield every difference from the built-in edition `base`, the edition's own fields first.
-
-    Without a base, every rule is a difference.
-    """
+    """Yield every difference from the built-in edition `base`; without a base, every rule is a difference."""
     own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", shipped, own)
     mine = {rule.code: rule for rule in edition.rules}

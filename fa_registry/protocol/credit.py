@@ -1,7 +1,4 @@
-"""Rule on the distribution of credit.
-
-The rule compares Γ at every site with its null. Its guard checks whether the mean depends on one end of the network.
-"""
+"""Rule on the distribution of credit over sites: Γ against its null, and a guard on the mean."""
 
 from __future__ import annotations
 
@@ -90,10 +87,8 @@ def carried_text(guard: GuardReading) -> str:
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
-    """Return the guard's reading, or None.
-
-    Findings of older releases have the reading only in their sentence; for them it is computed again.
-    """
+    """Return the guard's reading, or None."""
+    # findings of older releases have the reading only in their sentence, so it is computed again
     limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
         return finding.guard

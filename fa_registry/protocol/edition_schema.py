@@ -62,10 +62,7 @@ class FarSeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule with its source and rationale.
-
-    Its own fields are the leading condition. A finding shows the metric of the leading condition.
-    """
+    """One rule with its source and rationale; its own fields are the leading condition."""
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
@@ -181,13 +178,11 @@ def checked_overrides(
 ) -> dict[tuple[str, str], float]:
     """Return (rule, metric of a further condition, or "" for the rule's threshold) → value.
 
+    Raises InvalidFields with every override that fits no limit or is not a finite number.
+
     Args:
         overrides: `D1`, `D1.threshold` or `D2.gain` → value.
         places: rule → its metrics, the leading one first.
-        edition: name in the error message.
-
-    Raises:
-        InvalidFields: lists every override that fits no limit or is not a finite number.
     """
     problems: list[str] = []
     thresholds: dict[tuple[str, str], float] = {}

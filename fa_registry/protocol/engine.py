@@ -29,10 +29,8 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Return findings and verdict of one run alone; a rule over seeds is provisional at best.
 
-    A rule that crashes becomes an error finding; no exception is raised.
-
-    Args:
-        frozen: the frozen control of the same setting and seed, if any; the caller ensures that it matches.
+    A rule that crashes becomes an error finding; no exception is raised. The caller ensures that `frozen`, if any, is
+    the frozen control of the same setting and seed.
     """
     # no other run is known here, so a ladder_1 control cannot be required
     case = RunWithControl(record, frozen, last_block=frozen)
@@ -63,13 +61,9 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """Return one opinion per edition, with one judgement per run, both in the given order.
+    """Return one opinion per edition other than the leading one, with one judgement per run, in order.
 
-    Args:
-        records: as for judge_all.
-        editions: the editions other than the leading one.
-        waivers: a waiver applies in every edition that has its rule.
-        looks: as for judge_all.
+    The other arguments are as for judge_all. A waiver applies in every edition that has its rule.
     """
     cases = _grouped(records, looks)
     opinions = []

@@ -43,10 +43,7 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on the run's method and code.
-
-    An unchanged built-in method with complete records has no such finding.
-    """
+    """Yield findings on the run's method and code; none for a built-in method with complete records."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
@@ -98,10 +95,7 @@ def shared_samples(record: RunRecord) -> str:
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
-    """Return the finding that frozen controls of the run's setting and seed differ.
-
-    No edition decides until the user selects one of them.
-    """
+    """Return the finding that the frozen controls differ; nothing is decided until the user selects one."""
     required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
@@ -121,11 +115,8 @@ def control_doubt(control: RunRecord, trusts: bool = False) -> str:
     """Return why a frozen control is not proven; empty if it is proven.
 
     The checks are those of a method's run: its metrics are recomputed, its initial weights re-initialised from the
-    seed, its first steps replayed, and its code is known.
-
-    Args:
-        control: the frozen control of a run's setting and seed.
-        trusts: whether the audit accepts logged metrics without recomputing them, also those of the control.
+    seed, its first steps replayed, and its code is known. If the audit `trusts` logged metrics, nothing is recomputed
+    for the control either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts)))
 

@@ -10,17 +10,14 @@ from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
 Item = TypeVar("Item")
-ENDED = (
-    "diverged",
-    "complete",
-)  # statuses of runs whose training ended; the later entry has precedence
+ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the later entry has precedence
 
 
 @dataclass(frozen=True)
 class Group:
     """The runs of one method in one setting, one per seed.
 
-    `setting` is the readable name. `duplicates` are the other runs of these seeds, oldest first; they do not count.
+    `duplicates` are the other runs of these seeds, oldest first; they do not count.
     """
 
     method: str

@@ -9,12 +9,7 @@ from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
 from fa_registry.records.configurations import described_difference, is_undecidable, undecidable
 
-ONLY_IN_TRAINING = (
-    "loss_train",
-    "accuracy_train",
-    "penalty",
-    "frozen_accuracy",
-)  # cannot be recomputed from a checkpoint
+ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # not computable from a checkpoint
 FIGURES = "figures"  # subject of the check that `compare` returns
 SHOWN = 5  # differences that are listed with both values; the others are only counted
 

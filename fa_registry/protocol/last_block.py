@@ -28,10 +28,7 @@ Controls = Mapping[tuple[str, int], RunRecord]
 
 
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
-    """Return (setting identity, seed) → ladder_1 control by bp without penalty.
-
-    Of several controls, the one with the highest accuracy counts. A control that is no evidence is left out.
-    """
+    """Return (setting identity, seed) → proven ladder_1 control by bp with the highest accuracy."""
     found: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)

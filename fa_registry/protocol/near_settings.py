@@ -13,13 +13,11 @@ SEEDED = ("seed", "weights")  # fields that may differ between the runs of one s
 
 
 def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR.
-
-    Empty if they differ only in the seed, or in anything else.
-    """
+    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR."""
     first, second = dict(_fields(one)), dict(_fields(other))
     if first.keys() != second.keys():
         return {}
+    # the seed is not a field here, so specifications that differ only in the seed have no differences
     differing = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
     return differing if all(_is_near(*pair) for pair in differing.values()) else {}
 

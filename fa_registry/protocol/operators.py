@@ -18,10 +18,9 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class Operator:
-    """A comparison with a limit.
+    """A comparison with a limit; `describe` is the text of the *required* side of the limit.
 
-    `compare` takes the observed reading, the threshold and the reference. `describe` is the text of the *required* side
-    of the limit.
+    `compare` takes the observed reading, the threshold and the reference.
     """
 
     compare: Callable[[Reading, float, Reading | None], LimitCheck]
@@ -30,12 +29,8 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed > threshold, both in the metric's unit.
-
-    An observed value that is not finite is above every limit. Without a value the result is None. `reference` is
-    unused.
-    """
-    if observed.not_finite:
+    """Fire if observed > threshold, both in the metric's unit; None if there is no value."""
+    if observed.not_finite:  # above every limit
         return LimitCheck(True)
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -43,10 +38,9 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed < threshold, both in the metric's unit.
+    """Fire if observed < threshold, both in the metric's unit; None if there is no value.
 
-    Without a value the result is None. A value that is not finite counts as no value: no run collapsed because it
-    exploded (tests/protocol/test_engine.py). `reference` is unused.
+    A value that is not finite counts as no value: no run collapsed because it exploded (tests/protocol/test_engine.py).
     """
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -54,10 +48,9 @@ def below(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed − reference < threshold.
+    """Fire if observed − reference < threshold; None if one of the values is missing.
 
-    Observed and reference are fractions 0..1, the threshold is in percentage points. If one of the values is missing,
-    the result is None. Source: D3 of arXiv 2606.21126.
+    Observed and reference are fractions 0..1, the threshold is in percentage points. Source: D3 of arXiv 2606.21126.
     """
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference

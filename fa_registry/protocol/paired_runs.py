@@ -44,10 +44,9 @@ class ControlReference:
 
 @dataclass(frozen=True)
 class RunWithControl:
-    """A run with its frozen control.
+    """A run with its frozen control, if there is exactly one of the same setting and seed.
 
     Args:
-        frozen: the frozen control of the same setting and seed, if there is exactly one.
         rivals: the frozen controls of that setting and seed if several differ; `frozen` is None in that case.
         last_block: the control of that setting and seed that trains only the last block; see protocol.last_block.
     """
@@ -106,13 +105,12 @@ class Margins:
 
     Args:
         mean: None if no seed counts.
-        interval: Student's t interval of the differences by seed at level `confidence`; None for fewer than two seeds.
+        interval: Student's t interval of the differences by seed; None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether the author stated a frozen accuracy, or a control is not proven. The difference is then computed
-            without pairing (`stated_difference`).
+        stated: whether a frozen accuracy was stated by the author or a control is not proven. The difference is then
+            computed without pairing (`stated_difference`).
         other_set: whether an accuracy cannot be that of the whole test set.
-        confidence: level of the interval.
         by_seed: seed → its margin.
         accuracy: the mean accuracy, a fraction.
         chance: 1 / number of classes; None if not recorded.
@@ -132,10 +130,9 @@ class Margins:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one method in one setting.
+    """The seeds of one method in one setting, with cached results that all its runs share.
 
-    Results are cached, because all runs of the group use them. `look` is the number of this interim analysis (1 = first
-    audit of this seed set); see look_confidence.
+    `look` is the number of this interim analysis (1 = first audit of this seed set); see look_confidence.
     """
 
     cases: tuple[RunWithControl, ...]
@@ -252,9 +249,8 @@ def _estimated(
     seeds = tuple(sorted(accuracies))
     ours = {seed: 100 * accuracies[seed] for seed in seeds}
     theirs = {seed: 100 * references[seed] for seed in seeds}
-    if (
-        one_sample is None
-    ):  # every reference was measured here; else it is the accuracy that one test sample contributes
+    # one_sample is None if every reference was measured here, else the accuracy that one test sample contributes
+    if one_sample is None:
         difference = paired_difference(ours, theirs, confidence)
     else:
         difference = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)

@@ -1,7 +1,4 @@
-"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds.
-
-Each step produces the Finding that pages print.
-"""
+"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds."""
 
 from __future__ import annotations
 
@@ -23,10 +20,9 @@ from fa_registry.statistics import far_value, level_text, look_confidence, scatt
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """Outcome of a rule of limits.
+    """Outcome of a rule of limits; `outcome`, `state` and `guard` are as in a Finding.
 
     Args:
-        outcome: as in a Finding, like state and guard.
         fires: whether the rule fires; None if this is unknown.
         reason: why this is unknown.
         shown: index in `Rule.conditions` of the condition that a finding shows.
@@ -117,8 +113,8 @@ NOT_FOLLOWED = Reading(None, "not followed by epoch")
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
     """Return the first epoch (0: initialisation) at which every condition of the rule fires, or None.
 
-    None also if the rule needs a reference, other seeds or a metric that is not recorded by epoch. An adopted run has
-    no first epoch, because only its end was measured.
+    None also if the rule needs a reference, other seeds or a metric that is not recorded by epoch, or for an adopted
+    run, because only its end was measured.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None
@@ -151,7 +147,6 @@ def finding(
     Args:
         text: the observed value, as the sentence states it.
         limits: the requirement; by default that of the rule's conditions.
-        more: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -182,11 +177,8 @@ def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
 
 
 def required(rule: Rule) -> str:
-    """Return the requirement as text.
-
-    A run meets it if the leading condition and all alternatives are kept, or one of the further conditions is kept. The
-    guard must always be kept.
-    """
+    """Return the requirement as text."""
+    # the leading condition and all alternatives must be kept, or one of the further conditions; the guard always
     kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
     either = " or ".join([kept, *map(named_limit, rule.also)])
     guarded = " or ".join(map(named_limit, rule.guards))
@@ -270,7 +262,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         reason = not_counted(counted)
         return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
     margins = group.margins
-    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # margins of other seeds do not count for it
+    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
         return finding(
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0

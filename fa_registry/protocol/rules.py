@@ -94,14 +94,11 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Return the edition of a TOML table, or its variant.
+    """Return the edition of a TOML table, or its variant. Raises InvalidFields with every wrong field.
 
     Args:
         digest: SHA-256 of the file, which decides whether the edition is built in.
         subject: name of the file in error messages.
-
-    Raises:
-        InvalidFields: lists every wrong field.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -121,12 +118,8 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
     """Return the edition with other thresholds, which it records.
 
-    Args:
-        overrides: as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
-            for an accuracy.
-
-    Raises:
-        InvalidFields: lists every override that fits no rule.
+    `overrides` are as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
+    for an accuracy. Raises InvalidFields with every override that fits no rule.
     """
     places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, places, edition.name)

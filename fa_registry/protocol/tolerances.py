@@ -11,10 +11,7 @@ GROSS, MOST_GROSS = 1000.0, 0.1  # near zero: factor on the absolute tolerance, 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest deviation that another configuration explains.
-
-    |a − b| ≤ max(relative · max(|a|, |b|), absolute).
-    """
+    """The largest deviation that another configuration explains: max(relative · max(|a|, |b|), absolute)."""
 
     relative: float = 1e-6
     absolute: float = 0.0

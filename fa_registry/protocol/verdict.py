@@ -76,10 +76,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(word: str, flags: Sequence[str]) -> str:
-    """Return the label with its flags, such as `FAIL(D1+D3)` or `WARN(D1; D3 waived)`.
-
-    After a label that ends with a colon the flags are a list: `needs walk-back: a, d`.
-    """
+    """Return the label with its flags, such as `FAIL(D1+D3)`, `WARN(D1; D3 waived)` or `needs walk-back: a, d`."""
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]
     fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]

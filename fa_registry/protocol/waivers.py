@@ -21,13 +21,10 @@ WAIVABLE = ("fail", "warn")
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """Return the waivers of a TOML file.
+    """Return the waivers of a TOML file. Raises InvalidFields with every wrong field of every waiver.
 
     Each `[[waiver]]` has rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
     whose expiry is before `today` is returned as expired: it has no effect but is shown.
-
-    Raises:
-        InvalidFields: lists every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]

@@ -36,10 +36,9 @@ LINES = (  # flag, title and text that str() returns
 
 
 class Thresholds(dict[str, float]):
-    """The limit of every rule, by flag; the published names are attributes.
+    """The limit of every rule, by flag; the published names are attributes, None without a rule.
 
-    An attribute is None if no rule of the edition judges its flag. Source: DiagnosticThresholds of the release before
-    arXiv 2606.21126, protocol/report.py.
+    Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
     """
 
     @property
@@ -101,10 +100,7 @@ class DiagnosisReport:
 
     @property
     def residual_exploded(self) -> bool | None:
-        """Return whether growth exceeds its limit.
-
-        By default this is growth over the whole stream; in `2026-04` and later editions, growth in one block.
-        """
+        """Return whether the growth that the edition uses (whole stream or one block) exceeds its limit."""
         return self.flags.get("residual_exploded")
 
     @property

@@ -16,12 +16,8 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ; bit equality is required if there are none.
-
-    Args:
-        logged: a run's conventions. An older run has no CONFIGURATION, so only SAME_MACHINE is compared.
-        here: the conventions of this process.
-    """
+    """Return the settings in which two configurations differ; if there are none, metrics must be bit-equal."""
+    # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != here.get(name)]
 
@@ -44,13 +40,7 @@ def _value(name: str, value: Scalar | None) -> str:
 
 
 def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
-    """Return an inconclusive check.
-
-    Args:
-        elsewhere: the difference, as `described_difference` returns it.
-        found: result of the check.
-        more: further fields of the Check.
-    """
+    """Return an inconclusive check; `elsewhere` is a result of `described_difference`."""
     return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
 
 

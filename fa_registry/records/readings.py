@@ -46,9 +46,8 @@ class Reading:
         """Return whether the value was computed and is inf or nan."""
         return tells_not_finite(self.reason)
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[Reading], tuple[float | None, str]]:  # the dataclass's default takes four times as long
+    # the dataclass's default takes four times as long
+    def __reduce__(self) -> tuple[type[Reading], tuple[float | None, str]]:
         return Reading, (self.value, self.reason)
 
     def __json__(self) -> Any:

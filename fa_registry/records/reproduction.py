@@ -117,10 +117,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference.toml with the values that it includes from other studies.
-
-    `digest` is the SHA-256 of the file's bytes.
-    """
+    """A study's reference.toml with values from other studies; `digest` covers all these files."""
 
     study: str
     title: str

@@ -119,10 +119,7 @@ class RunSpec:
 
     @cached_property
     def label(self) -> str:
-        """Return the label in all tables: `dfa`, `dtp (sigma=0.3)`, `dfa (credit_norm=none)`.
-
-        Different methods of a setting have different labels.
-        """
+        """Return the label in all tables, such as `dtp (sigma=0.3)`; it is unique within a setting."""
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:

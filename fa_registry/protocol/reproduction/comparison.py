@@ -1,7 +1,4 @@
-"""Outcome of every published value for the runs of an audit.
-
-The outcomes are: reproduced, not shown, differs, not comparable, not measured, not at hand.
-"""
+"""Comparison of every published value with the runs of an audit; see REPRODUCTION_OUTCOMES."""
 
 from __future__ import annotations
 
@@ -94,8 +91,6 @@ def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Re
 
 
 # Runs of an audit that match a published value, and differences between their experiment and the published one.
-
-
 Cards = Mapping[str, Mapping[str, Any]]
 
 
@@ -114,10 +109,7 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
-    """Return every matching group without a recorded difference to the published run.
-
-    The groups may still differ, for example in the device.
-    """
+    """Return every matching group without a recorded difference to the published run."""
     return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
 
 
@@ -168,14 +160,8 @@ def _spec(group: Group) -> RunSpec:
     return group.runs[0].record.spec
 
 
-# The value of one run for one published value; N/A with the reason if there is none.
-
-
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return a run's value in the unit of the published value.
-
-    `rule` is the rule of EDITION if the published value is a first fire.
-    """
+    """Return a run's value in the unit of the published value; `rule` is that of a published first fire."""
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "its logged metrics were not reproduced"), False
@@ -232,8 +218,6 @@ def _mean(row: Sequence[Reading]) -> Reading:
 
 
 # Test of a published value: an equivalence test if there is a margin, one-sided for a bound, a count for `never`.
-
-
 ALPHA = 0.05
 ONE_RUN = "one run has no spread to test with: train two seeds or more"
 

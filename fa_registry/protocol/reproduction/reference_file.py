@@ -1,7 +1,4 @@
-"""Reader of reference.toml.
-
-A table contains the fields that its values share. A value's own fields take precedence.
-"""
+"""Reader of reference.toml: a table has the fields that its values share; a value may override them."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 def load_reference(folder: Path) -> Reference:
     """Return the reference of the study in `folder`, with the neighbouring studies in its field `also`.
 
-    Equal values count once.
-
-    Raises:
-        InvalidFields: lists every problem of all these files.
+    Equal values count once. Raises InvalidFields with every problem of all these files.
     """
     problems: list[str] = []
     figures: dict[str, list[PublishedFigure]] = {}
@@ -117,8 +111,6 @@ def _plain(value: Any, kind: type) -> Any:
 
 
 # Schema of reference.toml. Every wrong field is an error, because an undetected mistake would test the wrong value.
-
-
 TOP = {"title": str, "source": str, "remarks": list, "also": list, "setting": dict, "margin": dict, "table": list}
 SETTING = {
     "architecture": str,
