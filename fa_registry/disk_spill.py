@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 AS_THEY_ARE = 200  # first records of a spill file, which stay in memory
 READ_LAST = 64  # records whose fields are cached after reading: enough for the seeds of a group and their controls
 FAST = 1  # compression level of zlib: a run's metrics shrink to a quarter
-HERE = hasattr(os, "pread")  # otherwise every record stays in memory
+HERE = hasattr(os, "pread")  # without pread every record stays in memory
 LIES = "_lies"  # attribute of a spilled record with the position of its fields in the file
 
 R = TypeVar("R", bound="SpilledFields")
@@ -54,8 +54,7 @@ class SpilledFields:
 def replace_fields(record: R, **fields: Any) -> R:
     """Return a copy of the record with some fields replaced; spilled fields stay on disk.
 
-    Unlike in dataclasses.replace, `__post_init__` does not run. Use this function only for fields that `__post_init__`
-    does not check.
+    `__post_init__` does not run, so use this function only for fields that `__post_init__` does not check.
     """
     other = object.__new__(type(record))
     object.__setattr__(other, "__dict__", vars(record) | fields)

@@ -134,7 +134,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return the validator of a type; a `thorough` one reports every wrong entry of a list."""
+    """Return the validator of a type; if `thorough`, it reports every wrong entry of a list."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -142,7 +142,7 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return the same schema in which no value is accepted for another type."""
+    """Return the same schema without conversions between types."""
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):

@@ -468,7 +468,7 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
 FURTHER = "Further metrics"  # title of the table of metrics that SITE_TABLES does not contain
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # mean → its deviation
-SHOWN_MEMBERS = 5  # largest metrics of a family that are shown
+SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest values first
 HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
@@ -528,7 +528,7 @@ def label_of(name: str) -> str:
 
 
 def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """Return the families of metrics, one value per parameter: DECLARED, updated by the report's cards."""
+    """Return the families of metrics (one value per parameter) in DECLARED and on the report's cards."""
     return tuple(one for one in {**DECLARED, **known}.values() if one.family)
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 LEAST = 3  # items per process; forking a process takes about as long as rendering one page
-MOST = 8  # processes: each may need as much memory as this one
+MOST = 8  # number of processes; each may need as much memory as this process
 
 
 def usable_cores() -> int:
@@ -29,8 +29,8 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Call work(item) for every item, in parallel forked copies if that is safe and saves time.
 
     Items that a copy did not finish are repeated in this process. Exceptions of `work` are therefore raised here, and a
-    killed copy only costs time. A copy reads this process's memory, so nothing is sent to it, but its own changes are
-    lost: `work` must write its results to files and may be repeated.
+    killed copy only costs time. A copy reads this process's memory, so nothing is sent to it. Its own memory is lost,
+    so `work` must write its results to files. `work` may be repeated.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]

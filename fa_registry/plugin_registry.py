@@ -119,12 +119,7 @@ class Catalog:
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in.
-
-        Raises:
-            UnknownName: there is no such name.
-            PluginError: the plug-in cannot be imported or does not match its plug-in kind.
-        """
+        """Import and return the plug-in. Raises UnknownName, or PluginError if it cannot be used."""
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from fa_registry import process_ownership
 from fa_registry.errors import IntegrityError
 
-RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest genuine one measured had 7 MB
+RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest real file had 7 MB
 TENSORS = 64 * 2**30  # bytes of one file of tensors
 ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of files at once: 25 MB for 200,000 entries
 
@@ -49,7 +49,7 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Return the stream of a regular file that is too large for memory. Raises the errors of `read_file`."""
+    """Open a regular file that may be too large for memory. Raises the errors of `read_file`."""
     return open(_opened(path, limit), "rb")
 
 
@@ -133,7 +133,7 @@ def copy_into(folder: Path, source: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}{process_ownership.owner_suffix()}")
         try:
-            with path.open("rb") as read, temporary.open("xb") as written:  # x: fail if a link of that name exists
+            with path.open("rb") as read, temporary.open("xb") as written:  # mode x fails if a link of that name exists
                 shutil.copyfileobj(read, written)
             os.replace(temporary, place)
         finally:

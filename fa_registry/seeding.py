@@ -24,7 +24,7 @@ def derive(seed: int, stream: str) -> int:
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator of `stream`; weights and feedback use the CPU, so all devices agree."""
+    """Return a new generator of `stream`; weights and feedback use the CPU to be equal on all devices."""
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")
     return torch.Generator(device).manual_seed(derive(seed, stream))

@@ -20,7 +20,7 @@ LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for 
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    """Return a pattern of passwords in the addresses of stores; its groups are the text before them."""
+    """Return a pattern of passwords in the addresses of stores; its groups match the text before them."""
     # A password is before the host or has a name. In addresses of databases it may contain / and ?, as SQLAlchemy reads
     # them. `sign` is the pattern of a password's character, except for / ? and @.
     return re.compile(

@@ -24,7 +24,7 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private Ed25519 key."""
+    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private key."""
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()

@@ -62,7 +62,7 @@ class FarSeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule with its source and rationale; its own fields are the leading condition."""
+    """One rule with its source and rationale; its own limit is the leading condition."""
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
@@ -146,14 +146,11 @@ class EditionFile:
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
     """Return the edition of a TOML table with the variant's fields applied.
 
+    Raises InvalidFields with every problem of the file, or UnknownName if the file has no such variant.
+
     Args:
         subject: name of the file in error messages.
-        variant: name of the variant, None for the edition itself.
         digest: SHA-256 of the file; the names of built-in editions are reserved.
-
-    Raises:
-        InvalidFields: lists every problem of the file.
-        UnknownName: the file has no such variant.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -206,7 +203,7 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the edition with a variant's changes, which name rules by code, and the variant's problems."""
+    """Return the edition after a variant's changes, and the problems of the variant."""
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -215,7 +212,7 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
     given = changes.get("rule", [])
     if not isinstance(given, list):
         return table, [f"{where}.rule: expected a list, found {jsonio.describe_value(given)}"]
-    for index, change in enumerate(given):
+    for index, change in enumerate(given):  # a variant names the rules that it changes by their code
         code = change.get("code") if isinstance(change, dict) else None
         if code in known:
             rules[known.index(code)] |= change
@@ -304,7 +301,7 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """Yield the problems of a condition; `word` is the state that it must have: clear, fired or ""."""
+    """Yield the problems of a condition; `word` names the state that is required: clear, fired or ""."""
     if not isinstance(table, dict):
         return
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)

@@ -83,7 +83,7 @@ def seeds_key(spec: RunSpec) -> str:
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return the report's runs by setting, in order of appearance, and method, controls last."""
+    """Return one group per setting and method: settings in order of appearance, methods before controls."""
     members: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         members.setdefault(seeds_key(run.record.spec), []).append(run)

@@ -46,7 +46,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """Return lines such as `gain[2]: logged 0.5, recomputed 0.7`; after SHOWN lines only a count."""
+    """Return one line per difference, `gain[2]: logged 0.5, recomputed 0.7`; after SHOWN lines, a count."""
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "

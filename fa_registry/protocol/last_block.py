@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CONTROL = "ladder_1"
 TEXT = "of the control whose last block alone is trained (ladder_1)"
-SHOWN = 10  # seeds listed by number
+SHOWN = 10  # number of seeds that a sentence lists
 STATE = "LAST BLOCK"  # state of a finding that would pass if the control existed
 EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact; the card does not matter
 

@@ -14,11 +14,11 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark: how many methods are compared with frozen controls, and which clear by Holm.
+    """Yield a remark: how many methods are compared, and which of them also clear by Holm's procedure.
 
-    Nothing if fewer than two margins have an interval. Each comparison is a chance to clear by luck: of 18 methods
-    exactly at the limit, at least one clears in 37 % of audits. Verdicts are not adjusted, because the verdict of a
-    method would then depend on the other methods in the audit. All `runs` are judged by one edition.
+    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: of 18
+    methods exactly at the limit, at least one clears in 37 % of audits. Verdicts are not adjusted, because the verdict
+    of a method would then depend on the other methods in the audit. All `runs` are judged by one edition.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:

@@ -56,6 +56,6 @@ def _is_near(one: Any, other: Any) -> bool:
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
-    """Return the differences as text, this number first: `learning_rate 0.0010000001 instead of 0.001`."""
+    """Return text such as `learning_rate 0.0010000001 instead of 0.001` (other specification last)."""
     named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

@@ -62,7 +62,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Return why the accuracy cannot be that of the whole test set; empty if it can or if unknown."""
+        """Return why the accuracy cannot be that of the whole test set; empty if no reason is known."""
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""

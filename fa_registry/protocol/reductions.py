@@ -62,8 +62,8 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     """Return the relative change, 0 to ∞, of the mean over sites if its first or last site is left out.
 
     The larger of the two changes counts, with the site that was left out. A change of sign is a change by more than 1.
-    Only sites with a value are considered, so the first and last need not be 0 and L. The paper's fa and dfa: .996 at
-    site 3, 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
+    Only sites with a value are considered, so the first and last need not be 0 and L. For the paper's fa and dfa the
+    result is .996 at site 3 and 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:

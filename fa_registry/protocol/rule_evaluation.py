@@ -63,7 +63,7 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
         if leading.fires is None:
             return RuleOutcome("not_applicable", "", None, leading.reason)
         return _unknown(readings[0], rule.conditions[unknown[0]], alternatives[unknown[0]])
-    readings = [readings[shown], *readings[len(alternatives) :]]  # leading, also, guards
+    readings = [readings[shown], *readings[len(alternatives) :]]  # order: leading, also, guards
     guards = [
         (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
@@ -131,7 +131,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
-    """Return whether the rule fires on one epoch's measurements; None if they do not suffice."""
+    """Return whether the rule fires on one epoch's measurements; None if this cannot be decided."""
     return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
 
 
@@ -235,7 +235,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
-    """Turn a pass into a warning, because the reference is stated or the accuracy is of another set."""
+    """Turn a pass into a warning: its reference is stated, or its accuracy is of another set."""
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 

@@ -18,7 +18,7 @@ TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
     """Return the verdict of one run with its flags.
 
-    It is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
+    The verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
 
     - fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method does not match its card.
     - incomplete: something is missing or crashed, and the run does not already fail.
@@ -76,7 +76,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(word: str, flags: Sequence[str]) -> str:
-    """Return the label with its flags, such as `FAIL(D1+D3)`, `WARN(D1; D3 waived)` or `needs walk-back: a, d`."""
+    """Return the label with its flags: `FAIL(D1+D3)`, `WARN(D1; D3 waived)`, `needs walk-back: a, d`."""
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]
     fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]

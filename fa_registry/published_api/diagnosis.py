@@ -36,7 +36,7 @@ LINES = (  # flag, title and text that str() returns
 
 
 class Thresholds(dict[str, float]):
-    """The limit of every rule, by flag; the published names are attributes, None without a rule.
+    """The limit of every rule, by flag. Published names are attributes, None if no rule has the flag.
 
     Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
     """
@@ -72,7 +72,6 @@ class DiagnosisReport:
         bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch; lower median, as above.
         stability_layer: ⌊L/2⌋.
         cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer`.
-        notes: the caller's notes.
         remarks: sentences about missing values and findings.
         thresholds: flag → the limit of its rule in the rule's unit (ratio, norm, cosine, percentage points). The
             published names work too: `thresholds.g_norm_floor`.

@@ -115,11 +115,7 @@ class FAProtocol:
     def summary(report: dict[str, Any]) -> str:
         """Return the report as four lines of text, plus one per remark. Margins are in percentage points.
 
-        Args:
-            report: the result of `run`, also after conversion to JSON and back.
-
-        Raises:
-            KeyError: the report lacks a key.
+        `report` is the result of `run`, also after conversion to JSON and back. Raises KeyError if a key is missing.
         """
         lines = [f"verdict: {report['verdict']}"]
         for name, text in FORMATS.items():

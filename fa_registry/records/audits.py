@@ -342,7 +342,7 @@ class AuditReport(NotebookRepr):
     reproduction: Reproduction | None = None
     """the study's published values compared with these runs; null if the study has no reference.toml"""
     choice: SelectionSummary | None = None
-    """how the runs were chosen; null in reports of older releases (in some of them only without a study)"""
+    """how the runs were chosen; null in reports of older releases, in some of them only if no study was selected"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA

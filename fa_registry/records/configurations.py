@@ -16,7 +16,7 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ; if there are none, metrics must be bit-equal."""
+    """Return the settings in which two configurations differ; if none, metrics must be bit-equal."""
     # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != here.get(name)]
@@ -34,7 +34,7 @@ def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
 
 
 def _value(name: str, value: Scalar | None) -> str:
-    """Return a setting as text; a number or a digest gets its name."""
+    """Return a setting as text; if it is a number or a digest, with its name."""
     text = escape_to_one_line(str("nothing recorded" if value is None else value)[:LONGEST])
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 

@@ -55,7 +55,7 @@ def is_table_of(kind: Is) -> Is:
 
 
 OWN_LOOP = "own_loop"  # only in the provenance of runs from a user's own training loop
-MOST_EPOCHS = 1_000_000  # longest series
+MOST_EPOCHS = 1_000_000  # length of the longest series
 MOST_SAMPLES = 2**40
 MOST_DRAWS = 1_000  # draws of the feedback for one null
 MOST_BATCH = 1_000_000

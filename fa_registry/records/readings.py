@@ -37,7 +37,7 @@ class Reading:
 
     @classmethod
     def of(cls, value: float) -> Reading:
-        """Return the reading of a computed float; inf and nan become N/A with that reason."""
+        """Return the reading of a computed float; inf and nan become N/A with the reason NOT_FINITE."""
         number = float(value)
         return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})")
 

@@ -119,7 +119,7 @@ class RunSpec:
 
     @cached_property
     def label(self) -> str:
-        """Return the label in all tables, such as `dtp (sigma=0.3)`; it is unique within a setting."""
+        """Return the label in all tables, such as `dtp (sigma=0.3)`; methods of a setting differ in it."""
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:

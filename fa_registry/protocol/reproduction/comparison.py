@@ -82,7 +82,7 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Return mean and std of the measured values for display; the mean is that of the test's scale."""
+    """Return mean and std of the measured values; the mean is geometric if the test is on scale log10."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
@@ -161,7 +161,7 @@ def _spec(group: Group) -> RunSpec:
 
 
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return a run's value in the unit of the published value; `rule` is that of a published first fire."""
+    """Return a run's value in the unit of the published value; `rule` is given for a first fire."""
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "its logged metrics were not reproduced"), False
@@ -210,7 +210,7 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites; N/A if a site has no value, since a mean of fewer is another metric."""
+    """Return the mean over sites; N/A if a site has no value: a mean over fewer sites is another metric."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
