@@ -57,6 +57,7 @@ class Metric:
 
     @property
     def heading(self) -> str:
+        """Return the column heading."""
         return self.head or self.symbol
 
     @property

@@ -29,7 +29,7 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed > threshold, both in the metric's unit; None if there is no value."""
+    """Fire if observed > threshold, both in the metric's unit; undecided (None) without a value."""
     if observed.not_finite:  # above every limit
         return LimitCheck(True)
     if observed.value is None:
@@ -38,7 +38,7 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed < threshold, both in the metric's unit; None if there is no value.
+    """Fire if observed < threshold, both in the metric's unit; undecided (None) without a value.
 
     A value that is not finite counts as no value: no run collapsed because it exploded (tests/protocol/test_engine.py).
     """
@@ -48,7 +48,7 @@ def below(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed − reference < threshold; None if one of the values is missing.
+    """Fire if observed − reference < threshold; undecided (None) if one of the values is missing.
 
     Observed and reference are fractions 0..1, the threshold is in percentage points. Source: D3 of arXiv 2606.21126.
     """

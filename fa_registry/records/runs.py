@@ -295,7 +295,7 @@ class Option:
     least: float | None = None
     """the smallest value allowed"""
     above: float | None = None
-    """a lower limit that is not allowed itself"""
+    """the value must be larger than this number"""
     choices: tuple[str, ...] = ()
     """the allowed values; empty if any value is allowed"""
 
