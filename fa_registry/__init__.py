@@ -3,8 +3,8 @@
 import sys
 
 # `python -m fa_registry` puts the current folder first on sys.path: a torch.py next to a store would be imported as
-# torch. Nothing may be imported before that entry is removed, not even __future__. If this package itself was found
-# there, the folder is moved to the end. While Python searches for the module to run, argv[0] is "-m".
+# torch. Nothing may be imported before this entry is removed, not even __future__. If the folder contains this package,
+# it is moved to the end of sys.path. While Python searches for the module to run, argv[0] is "-m".
 if sys.argv[:1] == ["-m"] and "fa_registry" in sys.orig_argv and not sys.flags.safe_path:
     sys.path.append(sys.path.pop(0))
     if __path__[0][: -len("/fa_registry")] != sys.path[-1]:
@@ -15,7 +15,7 @@ from typing import Any
 
 from fa_registry.deprecated_names import OldModules
 
-sys.meta_path.insert(0, OldModules)  # first: a moved package has a path, on which its old submodules would be found
+sys.meta_path.insert(0, OldModules)  # before the other finders, which would find old submodules in a moved package
 
 __all__ = [
     "AuditReport",

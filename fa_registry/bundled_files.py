@@ -1,6 +1,6 @@
 """Folders of the files that ship with the package: editions, templates, studies.
 
-In a checkout the templates and studies are at its top level; in a wheel they are inside the package.
+A checkout has the templates and studies at its top level, a wheel has them inside the package.
 """
 
 from __future__ import annotations

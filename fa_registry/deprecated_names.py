@@ -1,7 +1,4 @@
-"""Old public names that stay importable for one release.
-
-Each use raises a DeprecationWarning that names the new name.
-"""
+"""Old public names that stay importable for one release, with a warning that names the new name."""
 
 from __future__ import annotations
 
@@ -85,7 +82,7 @@ def aliases(module: str) -> Callable[[str], Any]:
 
 
 class OldModules:
-    """Finder for `sys.meta_path` that resolves a moved module, or a submodule, to its new place."""
+    """Finder for `sys.meta_path` that resolves a moved module or its submodule to the new place."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

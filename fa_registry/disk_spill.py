@@ -1,8 +1,8 @@
-"""Records with large fields in a temporary file, so that audits of 10,000 runs fit in memory.
+"""Records with large fields in a temporary file, so audits of 10,000 runs fit in memory.
 
-The first records of a spill file stay in memory, so that an ordinary audit reads nothing twice. The file has no name,
-so a killed process leaves no stale file. It is closed with the last record that uses it, and a forked copy of the
-process (parallel.parallel_for) reads the same file.
+The first records of a spill file stay in memory, so an ordinary audit does not use the disk. The file has no name, so a
+killed process leaves no stale file. It is closed with the last record that uses it. A forked copy of the process
+(parallel.parallel_for) reads the same file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import IO, Any, ClassVar, TypeVar
 
 LOG = logging.getLogger(__name__)
 AS_THEY_ARE = 200  # first records of a spill file, which stay in memory
-READ_LAST = 64  # records whose fields are cached after they are read: the seeds of a group, with their controls
+READ_LAST = 64  # records whose fields are cached after reading: enough for the seeds of a group and their controls
 FAST = 1  # compression level of zlib: a run's metrics shrink to a quarter
-HERE = hasattr(os, "pread")  # otherwise every record stays in memory
-LIES = "_lies"  # attribute of a spilled record: where its fields are in the file
+HERE = hasattr(os, "pread")  # without pread every record stays in memory
+LIES = "_lies"  # attribute of a spilled record with the position of its fields in the file
 
 R = TypeVar("R", bound="SpilledFields")
 Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # reader of the fields, offset, size in bytes
@@ -32,9 +32,9 @@ Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # reader of the
 class SpilledFields:
     """A frozen dataclass whose fields named in SPILLED_FIELDS may be stored in a spill file.
 
-    Reading a spilled field looks like reading any other field. The values are read, never changed. A spilled field must
-    not have a plain default, because Python would return the default and never call `__getattr__`. dataclasses.replace
-    returns a record that is completely in memory.
+    A spilled field is read like any other field and must not be changed. It must not have a plain default, because
+    Python would return the default and never call `__getattr__`. dataclasses.replace returns a record that is
+    completely in memory.
     """
 
     SPILLED_FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -46,7 +46,7 @@ class SpilledFields:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all fields, spilled ones too, for a copy or another process."""
+        """Return all fields, also the spilled ones, for a copy or another process."""
         state = {name: value for name, value in vars(self).items() if name != LIES}
         return state | {name: getattr(self, name) for name in self.SPILLED_FIELDS}
 
@@ -54,8 +54,7 @@ class SpilledFields:
 def replace_fields(record: R, **fields: Any) -> R:
     """Return a copy of the record with some fields replaced; spilled fields stay on disk.
 
-    Like dataclasses.replace, but `__post_init__` does not run. Use it only for fields that `__post_init__` does not
-    check.
+    `__post_init__` does not run, so use this function only for fields that `__post_init__` does not check.
     """
     other = object.__new__(type(record))
     object.__setattr__(other, "__dict__", vars(record) | fields)
@@ -89,7 +88,7 @@ class SpillFile:
         return record
 
     def spill_all(self, records: Iterable[R]) -> list[R]:
-        """Spill each record as the iterable yields it, so that the records may be created one by one."""
+        """Spill each record as soon as the iterable yields it; return all records."""
         return [self.spill(record) for record in records]
 
 
@@ -103,7 +102,7 @@ class _File:
         weakref.finalize(self._read, self._file.close)
 
     def write(self, fields: Mapping[str, Any]) -> Lies:
-        """Append the fields and return where they are in the file. Raises OSError if the disk is full."""
+        """Append the fields and return their position in the file. Raises OSError if the disk is full."""
         # Pickle is safe here: the file has no name, so only this process and its forked copies can read it.
         packed = ForkingPickler.dumps(
             {name: zlib.compress(ForkingPickler.dumps(value), FAST) for name, value in fields.items()}

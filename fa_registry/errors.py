@@ -2,7 +2,7 @@
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
-│   ├── UnknownName             a name that no catalog contains, with the nearest ones
+│   ├── UnknownName             a name that no catalog contains, with the nearest names
 │   ├── InvalidFields           one or many wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
 │   └── NothingSelected         an audit that selects no run
@@ -21,10 +21,7 @@ from itertools import islice
 
 
 class EvidenceWarning(UserWarning):
-    """Warning that a metric was computed as requested but rests on less evidence than it should.
-
-    The package only warns with this class; it never raises it as an exception.
-    """
+    """Warning that a metric rests on less evidence than it should; never raised as an exception."""
 
 
 class RegistryError(Exception):
@@ -84,10 +81,10 @@ class Interrupted(RegistryError):
     exit_code = 130
 
 
-LONGEST_NAME = 200  # characters of a name that an error repeats: enough for a path, not for a file's content
+LONGEST_NAME = 200  # characters of a name in an error: enough for a path, not for a file's content
 LONGEST_IN_LIST = 80  # characters of each name in a list of names
-MOST_NAMES, MOST_KNOWN = 10, 100  # names that an error lists: those found in a file, those that are known
-# Longest texts in characters: one problem that an error repeats, the list of all problems, a whole message.
+MOST_NAMES, MOST_KNOWN = 10, 100  # names in an error: names from a file, known names
+# Longest texts in characters: one problem in an error, the list of all problems, a whole message.
 LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
@@ -102,35 +99,26 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
 def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
     """Return the line of InvalidFields for a field that is not declared.
 
-    Args:
-        where: prefix of the field's name, for example `rule[0].`.
-        kind: noun for the field in the message.
-        name: the unknown field.
-        known: the declared fields.
+    `where` is the prefix of the field's name, for example `rule[0].`; `kind` is the noun in the message.
     """
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
 
 
 def shortened(name: object, most: int = LONGEST_NAME) -> str:
-    """Return a name in at most `most` characters, so that an error can repeat it."""
+    """Return a name in at most `most` characters, short enough for an error message."""
     text = str(name)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
-    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if there are more than `most`.
-
-    Args:
-        names: of tensors, fields or files, as a third-party file has them.
-        most: how many of them are repeated.
-    """
+    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if there are more than `most`."""
     shown = [shortened(name, LONGEST_IN_LIST) for name in islice(names, most)]
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*shown, *more])
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the first problems, as many as fit a message, then the number of the others (a lower bound)."""
+    """Yield the first problems that fit in a message, then the number of the others (a lower bound)."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)

@@ -1,4 +1,4 @@
-"""Interrupts that wait for the end of a short block, so that Ctrl-C leaves nothing half written."""
+"""Interrupts that wait for the end of a short block, so Ctrl-C leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and the signal that interrupts a worker
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Delay the first interrupt until the block has ended; a second one acts at once.
-
-    Only the main thread of a process receives signals: in any other thread this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
+    """Delay the first interrupt until the block has ended; a second interrupt acts at once."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]

@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back, canonical text, digests; NaN and infinity are refused.
+"""Conversion of frozen dataclasses to JSON and back, canonical text and digests; no NaN, no infinity.
 
-pydantic validates what is read; its errors are reformatted into the package's error style. pydantic is imported on
-first reading, because a machine that only trains may not have it.
+pydantic validates what is read, and its errors are rewritten in the package's style. It is imported on first reading,
+because a machine that only trains may not have it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from typing import Any, NewType
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 
-IN_PIECES = 2  # nesting levels that are digested piece by piece: the runs of a report
+IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
 MOST_TOML = 2**20  # bytes of a TOML file: Python reads 2 MB per second, and the largest built-in file has 20 kB
 MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
-LISTED = 100  # problems of one value that are listed; a file of another kind has thousands
-DEEPEST = 50  # nesting depth of tables and lists; the package's files are no deeper than 12
+LISTED = 100  # problems of one value that are listed; a file of another kind would have thousands
+DEEPEST = 50  # nesting depth of tables and lists; the package's own files have at most 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
-# QUOTED: strings and comments of TOML, closed or not.
-# DOTTED: in the remaining text, a name with more dots than tables may be nested.
+# QUOTED: strings and comments of TOML, closed or not. DOTTED: a name with more than DEEPEST parts in the other text.
 QUOTED = re.compile(
     r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
 )
 DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
-LISTS = ("list", "tuple")  # pydantic's names of the types where validation can stop at the first wrong entry
-STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would convert into each other
+LISTS = ("list", "tuple")  # pydantic's names of types whose validation can stop at the first wrong entry
+STRICT = ("str", "int", "float", "bool")  # pydantic's names of types that it converts into each other unless strict
 EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
     "int": "a whole number",
@@ -56,11 +55,7 @@ EXPECTED = {  # pydantic's error type → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Convert records, mappings and tuples to plain JSON values.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Convert records, mappings and tuples to plain JSON values. Raises ValueError for inf and nan."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
     if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
@@ -79,10 +74,8 @@ def encode(value: Any) -> Any:
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
     """Return an object of type `hint` from plain JSON or TOML values.
 
-    Text is never read as a number, and 1 is never read as true.
-
-    Raises:
-        InvalidFields: about `where`; it lists every problem at any depth, each with the path of its field.
+    Text is never read as a number, and 1 is never read as true. Raises InvalidFields about `where` with every problem
+    at any depth, each with the path of its field.
     """
     made, problems = try_decode(hint, value)
     if problems:
@@ -91,16 +84,12 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Return (object, []) as `decode`, or (None, all problems) for a caller that adds its own.
-
-    Of thousands of problems, the first LISTED are described and the others are counted.
-    """
+    """Return (object, []) as `decode`, or (None, problems) for a caller that adds its own problems."""
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
-    with suppress(
-        ValidationError
-    ):  # validation stops at the first wrong entry of a list: a million errors would take gigabytes
+    # validation stops at the first wrong entry of a list, because a million errors would take gigabytes
+    with suppress(ValidationError):
         return validator.validate_python(value), []
     first = _first_entries(value, [MOST_ENTRIES])
     try:
@@ -113,11 +102,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Return a copy with the first entries of every list and table.
-
-    Args:
-        left: the number of list entries that may still be copied, for all lists together.
-    """
+    """Return a copy with the first entries of every list and table; all lists share the limit `left`."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -135,8 +120,7 @@ def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
 def adapter(hint: Any, **config: Any) -> Any:
     """Return pydantic's TypeAdapter of a type; it refuses undeclared fields, NaN and infinity.
 
-    Raises:
-        UsageError: pydantic is not installed, as on a machine that only trains.
+    Raises UsageError if pydantic is not installed, as on a machine that only trains.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -144,17 +128,13 @@ def adapter(hint: Any, **config: Any) -> Any:
         raise UsageError(
             f"reading {getattr(hint, '__name__', hint)} needs pydantic, which is not installed: pip install 'pydantic>=2.12'"
         ) from error
-    # pydantic takes no settings for a plain dataclass; a NewType of it is accepted and validates the same.
+    # pydantic takes no settings for a plain dataclass, but for a NewType of it, which validates the same
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
 
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return the validator of a type.
-
-    Args:
-        thorough: report every wrong entry of a list, not only the first.
-    """
+    """Return the validator of a type; if `thorough`, it reports every wrong entry of a list."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -162,10 +142,7 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return the same schema in which no value is accepted for another type.
-
-    pydantic's own strict mode would also refuse a JSON list for a tuple.
-    """
+    """Return the same schema without conversions between types."""
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
@@ -177,11 +154,12 @@ def _strictly(schema: Any, thorough: bool) -> Any:
     inner = {name: _strictly(part, thorough) for name, part in schema.items()}
     if schema.get("type") in LISTS and not thorough:
         inner["fail_fast"] = True
+    # pydantic's own strict mode would also refuse a JSON list for a tuple
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
 
 
 def _plain(value: Any) -> Any:
-    """Return any JSON value unchanged. Raises ValueError if it cannot be written again."""
+    """Return any JSON value unchanged. Raises ValueError if it cannot be written as JSON again."""
     try:
         encode(value)
     except RecursionError:
@@ -192,10 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field.
-
-    A value that fits none of several types is one problem, not one per type.
-    """
+    """Yield one line per wrong field; a value that fits none of several types is one problem."""
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:
@@ -219,7 +194,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield the path to the field without what pydantic adds: the types of a union that it tried."""
+    """Yield the path to the field without pydantic's additions: the types of a union that it tried."""
     for step in error["loc"]:
         inside = isinstance(value, Mapping) and step in value
         inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -255,7 +230,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number that fits a float; text and booleans are not."""
+    """Return whether a value is a finite number that fits a float; text and booleans are not numbers."""
     try:
         return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -270,8 +245,7 @@ def describe_value(value: Any) -> str:
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """Return the table of a TOML file and the SHA-256 of its bytes.
 
-    Raises:
-        InvalidFields: about `subject`; the file cannot be read or is not TOML.
+    Raises InvalidFields about `subject` if the file cannot be read or is not TOML.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -291,25 +265,21 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(where: str, value: Any) -> Iterator[str]:
-    """Yield a problem for every integer of more than 64 bits, which TOML does not allow.
-
-    Python reads such integers but can neither write them nor convert them to float.
-    """
+    """Yield a problem for every integer of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
     elif isinstance(value, list):
         for place, item in enumerate(value):
             yield from _beyond_toml(f"{where}[{place}]", item)
-    elif isinstance(value, int) and value.bit_length() > 63:
+    elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
         yield f"{where}: expected a whole number of 64 bits, found one of {value.bit_length()}"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
     """Return the content of a JSON file that may be untrusted, as `loads` does.
 
-    Raises:
-        UnreadableFile: the file cannot be read or is not valid JSON; the reason names the position.
+    Raises UnreadableFile if the file cannot be read or is not valid JSON; the reason names the position.
     """
     data = read_file(path, limit)
     try:
@@ -321,9 +291,8 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 def loads(text: str) -> Any:
     """Return the value of a JSON text that can be processed recursively and written again.
 
-    Raises:
-        ValueError: NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting deeper than
-            DEEPEST.
+    Raises ValueError for NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting
+    deeper than DEEPEST.
     """
     try:
         value = json.loads(
@@ -366,26 +335,23 @@ def _number(text: str) -> float:
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = {sys.intern(name): intern_values(value) for name, value in pairs}
-    if len(table) != len(pairs):  # two readers could use different values of a repeated name
+    if len(table) != len(pairs):  # otherwise two readers could use different values of a repeated name
         raise ValueError("a name occurs twice in one table")
     return table
 
 
 def intern_values(value: Any) -> Any:
-    """Return the same value; equal short strings, which many runs share, are kept in memory once.
-
-    Strings of DIGEST_LENGTH or more are not interned: a digest belongs to one run.
-    """
+    """Return the same value; equal short strings, which many runs share, are kept in memory once."""
+    # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
-    """Return the pydantic schema of a type that writes itself: it is read by `make`.
+    """Return the pydantic schema of a type that converts itself to JSON and is read by `make`.
 
     Args:
         make: converts the plain value; raises ValueError with a message for the user.
-        name: the type's name in published schemas.
-        written: pydantic's schema of the written form, if the type does not declare it itself.
+        written: pydantic's schema of the JSON form, if the type does not declare it itself.
     """
     from pydantic_core import core_schema
 
@@ -393,10 +359,7 @@ def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the only JSON text of a value: sorted keys, no spaces.
-
-    Equal records have equal text on every machine.
-    """
+    """Return the canonical JSON text, the same on every machine: sorted keys, no spaces."""
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -414,7 +377,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """Yield the canonical text in pieces, split `levels` deep, so that memory never holds all of it."""
+    """Yield the canonical text in pieces, split `levels` deep, so it is never completely in memory."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
         for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
             yield f'{"," if place else "{"}"{name}":'

@@ -1,8 +1,8 @@
 """The metrics: name, symbol, label, unit, number format, place and mean over seeds.
 
-Metrics that built-in tables or sentences name are declared here once: a diagnostic's card names them, and tables are
-tuples of names. Any other diagnostic declares its metrics completely on its card. The report contains the cards, so a
-page can show metrics that this release does not know.
+Metrics in built-in tables or sentences are declared here once. The card of a built-in diagnostic only names them, and
+tables are tuples of names. The card of any other diagnostic declares its metrics completely. A report contains the
+cards, so a page can show metrics that this release does not know.
 """
 
 from __future__ import annotations
@@ -30,24 +30,21 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of a diagnostic, and how pages show it.
+    """One metric of a diagnostic, and how pages show it."""
 
-    Raises PluginError if kind, mean or where has an unknown value.
-    """
-
-    name: str  # with FAMILY at its end: a family of metrics
+    name: str  # ends with FAMILY for a family of metrics
     symbol: str = ""
     words: str = ""  # short description
     kind: str = "num"  # the filter that formats its values
     always: bool = False  # show its row even if no run measured it
-    valued: bool = False  # show its row only if it has a value, because most methods have none
+    valued: bool = False  # show its row only if it has a value; most methods have no value
     mean: str = ARITHMETIC  # over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
-    unit: str = ""  # empty: the unit of the diagnostic's card
-    where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state it
-    about: str = ""  # the metric that this one summarises or qualifies, and that is shown instead of it
+    unit: str = ""  # empty: the unit on the diagnostic's card
+    where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
+    about: str = ""  # the metric that this metric summarises or qualifies; `about` is shown instead
     head: str = ""  # column heading; empty: the symbol
-    under: str = ""  # small print below the heading, which distinguishes metrics with the same heading
-    alone: str = ""  # label where no description is shown next to it; empty: the symbol
+    under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
+    alone: str = ""  # label for places without a description; empty: the symbol
 
     def __post_init__(self):
         problems = [
@@ -70,15 +67,13 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Return the start of a figure's title, such as `Largest growth`.
-
-        A symbol keeps its case: S_l and s_l are different metrics.
-        """
+        """Return the start of a figure's title, such as `Largest growth`."""
+        # a symbol keeps its case, because S_l and s_l are different metrics
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
     def compared_with_control(self) -> bool:
-        """Return whether it compares a run with its frozen control; a control itself has no value."""
+        """Return whether the metric compares a run with its frozen control; controls have no value."""
         return self.name in COMPARED_WITH_CONTROL
 
     @property
@@ -97,8 +92,8 @@ DIAGNOSTICS = "diagnostics/"  # prefix of a diagnostic's name in the cards of a 
 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
-NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
-REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
+NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value at site 0
+REFERENCE_BATCH = 128  # the published values are gradients of the *mean* loss over this number of samples
 # Aggregates of Γ over sites and samples → description of each.
 AGGREGATES: Mapping[str, str] = MappingProxyType(
     {
@@ -110,7 +105,7 @@ AGGREGATES: Mapping[str, str] = MappingProxyType(
 )
 SPREAD = "gamma_spread"
 REFERENCE_CHECK = "reference_check"
-# By name. An empty unit means the unit of the card. No diagnostic measures the last entries: no card names them.
+# Name → metric. An empty unit means the unit on the card. No diagnostic measures the last entries, so no card names them.
 DECLARED: Known = MappingProxyType(
     {
         quantity.name: quantity
@@ -419,7 +414,7 @@ DECLARED: Known = MappingProxyType(
     }
 )
 
-# Tables of one number per run, by the names of their columns in order. `NAME_L` is the value of NAME at the last site.
+# Columns of the tables with one number per run. `NAME_L` is the value of NAME at the last site.
 AUDIT_TABLE = (
     *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
     *("stability_mid", HEADLINE_GAMMA),
@@ -430,17 +425,17 @@ NOTE_TABLE = (
     HEADLINE_GAMMA,
 )
 PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
-WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space for the deviation of these
+WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space only for these deviations
 COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
 LAST_SITE = "_L"
-# Metrics that a report contains for every epoch, and those for every site of some epochs.
+# TRAJECTORY: metrics that a report contains for every epoch. TRAJECTORY_BY_SITE: for every site at some epochs.
 TRAJECTORY = (
     *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
     *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
 )
 TRAJECTORY_BY_SITE = ("growth", "gamma")
 COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # compared in addition to metrics that no table names
-# The form's tables of metrics by site. Controls follow the metric that they belong to.
+# The form's tables of metrics by site. Each metric is followed by its controls.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Scale and reference",
@@ -471,16 +466,16 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-FURTHER = "Further metrics"  # the table of metrics that the tables above do not contain
+FURTHER = "Further metrics"  # title of the table of metrics that SITE_TABLES does not contain
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # mean → its deviation
-SHOWN_MEMBERS = 5  # largest metrics of a family that are shown
+SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest values first
 HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return the metrics on the cards of a report (`kind/name` → card as JSON) by name.
+    """Return name → metric from the cards of a report (`kind/name` → card as JSON).
 
     Empty if an older release wrote the report. Fields and number formats that only a later release knows are left out.
     Raises InvalidFields if an entry is not a metric.
@@ -495,7 +490,7 @@ def _read(entry: Any) -> Metric:
     if isinstance(entry, Mapping):
         names = {field.name for field in fields(Metric)}
         entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
-        declared = DECLARED.get(str(entry.get("name")))  # fills in what the card of an older release lacks
+        declared = DECLARED.get(str(entry.get("name")))  # for fields that the card of an older release lacks
         entry = {**(jsonio.encode(declared) if declared else {}), **entry}
     return jsonio.decode(Metric, entry, "a metric on a diagnostic's card")
 
@@ -503,7 +498,7 @@ def _read(entry: Any) -> Metric:
 def quantity_of(name: str, known: Known = NONE) -> Metric:
     """Return the metric of this name; the cards' metrics (`known`) take precedence over DECLARED.
 
-    A metric of a family has the family's description. An undeclared metric is labelled by its name.
+    A metric of a family has the family's description. The label of an undeclared metric is its name.
     """
     if name in known or name in DECLARED:
         return known.get(name) or DECLARED[name]
@@ -534,7 +529,7 @@ def label_of(name: str) -> str:
 
 
 def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """Return the families of metrics, one value per parameter: DECLARED, updated by the report's cards."""
+    """Return the families of metrics (one value per parameter) in DECLARED and on the report's cards."""
     return tuple(one for one in {**DECLARED, **known}.values() if one.family)
 
 
@@ -549,11 +544,8 @@ def is_scale(quantity: str, known: Known = NONE) -> bool:
 
 
 def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table names and that are about no other, once each, in order.
-
-    Metrics of a family are left out: see SHOWN_MEMBERS.
-    """
-    members = tuple(family.family for family in families(known))
+    """Yield the measured metrics that no table names and that have no `about`, once each, in order."""
+    members = tuple(family.family for family in families(known))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, known)
         if name not in PLACED and not quantity.about and not name.startswith(members):
@@ -567,7 +559,7 @@ def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
     yield from other_metrics(measured, known)
 
 
-# Subjects of rules: editions name their rules freely and judge the same subject by different metrics.
+# Subject of a rule → metrics. Editions name their rules freely and judge the same subject by different metrics.
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
@@ -588,7 +580,7 @@ def over_seeds(
 ) -> OverSeeds:
     """Return the mean over seeds of a metric's (seed, reading) pairs: see mean_over.
 
-    If given, `average` replaces the metric's own mean, for example for a published number tested on another scale.
+    `average`, if given, replaces the metric's own mean.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

@@ -16,13 +16,10 @@ from typing import TextIO
 
 
 def outlive_readers() -> None:
-    """Make standard output and error write to the null device once their reader has left.
-
-    Replaced streams, such as those of a test or a notebook, are not changed.
-    """
+    """Make standard output and error write to the null device after their reader has gone."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        if _is_standard(stream, descriptor):
+        if _is_standard(stream, descriptor):  # not replaced by a test or a notebook
             stream.flush()
             setattr(sys, name, _outliving(stream))
 
@@ -34,12 +31,12 @@ def has_reader(stream: TextIO) -> bool:
 
 
 class _OutlivingFile(io.FileIO):
-    """A file descriptor that is redirected to the null device when its reader has left."""
+    """A file descriptor that is redirected to the null device when its reader has gone."""
 
     is_abandoned = False
 
     def write(self, data: bytes) -> int | None:
-        """Write, to the null device once the reader has left; raise OSError as a file does otherwise."""
+        """Write like a file, but to the null device after the reader has gone."""
         try:
             return super().write(data)
         except OSError as error:
@@ -53,7 +50,7 @@ class _OutlivingFile(io.FileIO):
 
 
 def _is_abandoned(error: OSError, descriptor: int) -> bool:
-    """Return whether the reader of a pipe has left or a terminal is gone; false for a failing disk."""
+    """Return whether the reader of a pipe, or a terminal, has gone; false for a disk error."""
     if error.errno == errno.EPIPE:
         return True
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(descriptor).st_mode)

@@ -14,31 +14,23 @@ from typing import TypeVar
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-LEAST = 3  # items per process: forking a copy takes about as long as one page
-MOST = 8  # processes: each may need as much memory as this one
+LEAST = 3  # items per process; forking a process takes about as long as rendering one page
+MOST = 8  # number of processes; each may need as much memory as this process
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use.
-
-    On systems without CPU affinity (taskset, a batch system's share) this is the number of all cores.
-    """
+    """Return the number of cores that this process may use; without CPU affinity, all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Call work(item) for every item, in parallel forked copies where that is safe and worth it.
+    """Call work(item) for every item, in parallel forked copies if that is safe and saves time.
 
-    Items that a copy did not finish are done again in this process, so that exceptions are raised here and a killed
-    copy only costs time. A copy reads this process's memory, so nothing is sent to it; its memory is lost when it ends.
-
-    Args:
-        work: writes its results to files and may be repeated.
-
-    Raises:
-        Exception: the exceptions of work.
+    Items that a copy did not finish are repeated in this process. Exceptions of `work` are therefore raised here, and a
+    killed copy only costs time. A copy reads this process's memory, so nothing is sent to it. Its own memory is lost,
+    so `work` must write its results to files. `work` may be repeated.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]
@@ -50,7 +42,7 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
             copy.join()
     except BaseException:
         for copy in copies:
-            copy.kill()  # otherwise it would still write while the caller removes files
+            copy.kill()  # otherwise the copy could write while the caller removes files
             copy.join()
         raise
     # a missing exit code counts as a failure
@@ -61,12 +53,9 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
 
 
 def _may_be_copied() -> bool:
-    """Return whether this process may be forked.
-
-    A forked copy has only the calling thread: a lock of another thread would never be released. A daemon may have no
-    children.
-    """
-    alone = _thread._count() == 0  # other threads, including those that threading does not know
+    """Return whether this process may be forked; a daemon may have no children."""
+    # a copy has only the calling thread, so a lock of another thread (even one unknown to `threading`) stays locked
+    alone = _thread._count() == 0
     return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
@@ -74,14 +63,13 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
     """Start one copy per share; fewer if the system allows no more processes."""
     copies: list[multiprocessing.Process] = []
     frozen = gc.get_freeze_count()  # objects that the caller froze stay frozen
-    if not frozen:  # otherwise garbage collection in each copy would touch, and so duplicate, all inherited memory
+    if not frozen:  # garbage collection in a copy would otherwise touch, and so duplicate, all inherited memory
         gc.freeze()
     try:
         for share in shares:
             process = multiprocessing.get_context("fork").Process(target=_do, args=(work, share), daemon=True)
-            with (
-                warnings.catch_warnings()
-            ):  # Python 3.12 counts the threads of numerical libraries, which pages do not use
+            # Python 3.12 warns about threads of numerical libraries, which pages do not use
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             copies.append(process)

@@ -1,11 +1,12 @@
-"""Catalogs of plug-ins: the named members of one plug-in kind, built in or from another package.
+"""Catalogs of plug-ins: the plug-ins of one kind by name, built in or from another package.
 
 A built-in plug-in is one file in its kind's folder that binds `PLUGIN`; its name is the file's name. A third-party
 plug-in is an entry point in the group `fa_registry.<family>`. Plug-ins are imported on first use. A broken plug-in
-affects only those who use it, and its import has a time limit.
+affects only code that uses it, and its import has a time limit.
 
-Every run records the code of its plug-ins: for a built-in one its card's version, which every change of its numbers
-must raise (tests/golden.json checks this); for a third-party one the digest of its source, which needs no maintenance.
+Every run records the code of its plug-ins. For a built-in plug-in this is the version on its card, which must be raised
+whenever its numbers change (tests/golden.json checks this). For a third-party plug-in it is the digest of its source,
+which needs no maintenance.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from typing import Any
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
 LOG = logging.getLogger(__name__)
-# Seconds of importing another package after which a warning is logged, and after which the import is abandoned.
+# Seconds of an import of another package until a warning is logged, and until the import is abandoned.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
 IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → one of its modules that this process has imported
-BLOCK = 1 << 20  # bytes that are read at once
-LEFT_OUT = "__pycache__"  # not in a package's digest: Python writes there
+BLOCK = 1 << 20  # bytes per read
+LEFT_OUT = "__pycache__"  # not part of a package's digest, because Python writes to this folder
 
 
 class ImportHangs(PluginError):
@@ -44,9 +45,9 @@ class ImportHangs(PluginError):
 
 @dataclass(frozen=True)
 class Location:
-    """Where a plug-in is: `module` to import, its `attribute`, and the `file` to show.
+    """Where a plug-in is: `module` to import, its `attribute`, the `file` to show, its distribution.
 
-    `package` and `version` name its distribution; both are empty for a built-in plug-in.
+    `package` and `version` are empty for a built-in plug-in.
     """
 
     module: str
@@ -57,13 +58,12 @@ class Location:
 
     @property
     def is_builtin(self) -> bool:
-        """Return whether the plug-in is part of this package."""
         return not self.package
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A third-party plug-in that cannot be used; `why` is the sentence of the error on use."""
+    """A third-party plug-in that cannot be used; `why` is the message of the error on use."""
 
     name: str
     file: str
@@ -112,36 +112,28 @@ class Catalog:
         return name in self._failed
 
     def location(self, name: str) -> Location:
-        """Return where `name` is; raises UnknownName with the nearest name."""
+        """Return where the plug-in is. Raises UnknownName with the nearest name."""
         locations = self._locations
         if name not in locations:
             raise UnknownName(self.singular, name, locations)
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in.
-
-        Raises:
-            UnknownName: there is no such name.
-            PluginError: it cannot be imported, or does not match its plug-in kind.
-        """
+        """Import and return the plug-in. Raises UnknownName, or PluginError if it cannot be used."""
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]
         try:
             return self._member(name, location)
         except RegistryError as error:
-            self._failed[name] = error  # importing again would run half a module's code again
+            self._failed[name] = error  # a second import would repeat half of a module's code
             raise
 
     def members(self) -> dict[str, Any]:
-        """Return name → plug-in, sorted, of all that can be used.
+        """Return name → plug-in, sorted, of all plug-ins that can be used.
 
-        Each third-party plug-in that cannot be used is logged once as a warning and left out.
-
-        Raises:
-            ImportHangs: an import takes too long. It may succeed another time, and the set of diagnostics must not
-                depend on chance.
+        Each third-party plug-in that cannot be used is logged once as a warning and left out. Raises ImportHangs if an
+        import takes too long: it may succeed another time, and the set of diagnostics must not depend on chance.
         """
         found = {}
         for name in self.names():
@@ -162,25 +154,14 @@ class Catalog:
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, why: str) -> None:
-        """Make every later use of this plug-in raise a PluginError.
-
-        The caller has tried it in another process, so it must not be imported here.
-        """
+        """Make every later use of a plug-in raise a PluginError, because it failed in another process."""
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
-        """Return what identifies the plug-in's code.
+        """Return what identifies the plug-in's code. Raises PluginError if the source is not found.
 
-        This is {version} for a built-in plug-in, else {package, version, digest, files}. `files` = "all" means that the
-        digest covers all files: older releases used only the Python files.
-
-        Args:
-            name: name of the plug-in.
-            card: its card; unused for a third-party plug-in.
-
-        Raises:
-            UnknownName: there is no such name.
-            PluginError: the source is not found.
+        This is {version} of the card for a built-in plug-in, else {package, version, digest, files}. `files` = "all"
+        means that the digest covers all files; older releases used only the Python files.
         """
         location = self.location(name)
         if location.is_builtin:
@@ -189,11 +170,8 @@ class Catalog:
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
     def recorded_digest(self, name: str, files: str) -> str:
-        """Return the current digest of a third-party plug-in over the files that a run recorded.
-
-        `files` is `all`, or else the Python files are used.
-        """
-        return source_digest(self.location(name).module, all_files=files == "all")
+        """Return the current digest of a third-party plug-in over the files that a run recorded."""
+        return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
     def _member(self, name: str, location: Location) -> Any:
         what = f"{self.singular} {name!r}"
@@ -202,9 +180,8 @@ class Catalog:
             member = getattr(module, location.attribute, None)
         except (RegistryError, KeyboardInterrupt):
             raise
-        except (
-            BaseException
-        ) as error:  # any error of its code on import, such as a card that lacks a field, or sys.exit
+        # any error of the plug-in's code on import, such as a card that lacks a field, or sys.exit
+        except BaseException as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
         if member is None:
@@ -231,14 +208,12 @@ class Catalog:
         return found
 
     def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in.
-
-        On a name conflict the built-in plug-in wins; of two third-party ones neither can be used.
-        """
+        """Add a third-party plug-in."""
         known = found.setdefault(name, location)
         if (known.module, known.attribute) == (location.module, location.attribute):
             return
         place = f"{location.file} ({location.module}:{location.attribute})"
+        # on a name conflict the built-in plug-in wins; two third-party plug-ins are both refused
         if known.is_builtin:
             why = f"{self.singular} {name!r}: {place} is not used: {known.file} has that name; rename the entry point"
             self._shadowed.append(Fault(name, location.file, why))
@@ -256,7 +231,7 @@ def _location(point: importlib.metadata.EntryPoint) -> Location:
     """Return the location that an entry point names; errors in it are reported on import."""
     try:
         module, attribute = point.module, point.attr
-    except AttributeError:  # it does not have the form module:attribute
+    except AttributeError:  # the entry point does not have the form module:attribute
         module, attribute = point.value, ""
     brought = (module.partition(".")[0], "unknown")
     with contextlib.suppress(Exception):  # a package without METADATA raises various errors
@@ -265,10 +240,7 @@ def _location(point: importlib.metadata.EntryPoint) -> Location:
 
 
 def _file_of(module: str) -> str:
-    """Return the module's file, or its name if no file is found.
-
-    Nothing is imported, not even parent packages.
-    """
+    """Return the module's file, or its name if no file is found; imports nothing, not even parents."""
     specification = _specification(module)
     return (specification and specification.origin) or module
 
@@ -283,21 +255,16 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
             specification = folders and importlib.machinery.PathFinder.find_spec(
                 f"{specification.name}.{step}", folders
             )
-    except (ImportError, ValueError, AttributeError):  # no such name, or sys.modules has an entry that is not a module
+    except (ImportError, ValueError, AttributeError):  # no such name, or an entry of sys.modules is not a module
         return None
     return specification or None
 
 
 def _foreign(what: str, location: Location) -> ModuleType:
-    """Import another package's module in a separate thread.
+    """Import another package's module in a separate thread, or raise its error or ImportHangs."""
 
-    A slow import logs a warning, one that hangs is abandoned, and `os._exit` in the module does not end this process.
-
-    Raises:
-        ImportHangs: the import took MOST_SECONDS; its thread continues until the process ends.
-        BaseException: the error of the module's code.
-    """
-
+    # A slow import logs a warning. After MOST_SECONDS the import is abandoned, but its thread continues until the process
+    # ends. `os._exit` in the module does not end this process.
     def leave(code: int = 0) -> None:
         raise SystemExit(code)
 
@@ -333,14 +300,12 @@ def _foreign(what: str, location: Location) -> ModuleType:
 def source_digest(module: str, all_files: bool = False) -> str:
     """Return the SHA-256 over path and bytes of the .py files of the module's top-level package.
 
-    All files count, because it is unknown before it runs which of them a plug-in uses. Code of other packages that it
-    imports is not included.
+    All these files count, because it is not known which of them a plug-in will use. Other packages that the module
+    imports are not included. A module without a package is one file.
 
     Args:
-        module: name of the module; a module without a package is one file.
-        all_files: use every file, because a rule may be in a JSON file or a compiled module. For a link only its
-            target's name
-            counts: links are not followed.
+        all_files: use every file, because a rule may be in a JSON file or a compiled module. Links are not followed:
+            only the name of the target counts.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):

@@ -1,7 +1,7 @@
 """Marks that name the process to which a file, folder or run belongs.
 
-They allow stale files of dead processes to be recognised and removed. A run's tag names its process as
-`host:pid:start:namespace`. A temporary file or folder has a mark in its name, so it has an owner from the moment it
+With these marks, stale files of dead processes can be recognised and removed. A run's tag names its process as
+`host:pid:start:namespace`. A temporary file or folder has the mark in its name, so it has an owner from the moment it
 exists. A pid alone is not enough: pids are reused, and each container counts from 1.
 """
 
@@ -20,29 +20,26 @@ from pathlib import Path
 
 MARK = re.compile(r"\.([0-9a-f]{6})\.([0-9a-f]+)\.([0-9a-f]+)\.")  # host, pid, start
 PID, START = re.compile("[0-9]{1,10}"), re.compile("[0-9]{1,18}")  # no system has process numbers with more digits
-PREFIX = "fa_registry-"  # of the package's folders in the temporary folder
+PREFIX = "fa_registry-"  # start of the names of the package's temporary folders
 VARIABLE = "FA_REGISTRY_OWNER"  # environment variable that names the owner of a process server and of its workers
 DAMAGED = ".damaged"  # suffix of a damaged file that was renamed
 LEASE = 120  # seconds without a heartbeat after which another machine's run counts as abandoned: see tracking.lease
-SERVERS = "pymp-*"  # folders of multiprocessing there; those of this package contain a file with the mark
+SERVERS = "pymp-*"  # temporary folders of multiprocessing; this package adds a file with the mark to its own
 
 
 def process_tag() -> str:
-    """Return the tag of this process, which the runs it writes carry."""
+    """Return the tag of this process for the runs that it writes."""
     return ":".join((platform.node(), str(os.getpid()), str(_started(os.getpid())), _namespace()))
 
 
 def is_here(tag: str) -> bool:
-    """Return whether the process of a tag is on this machine and in this container.
-
-    Tags of older releases end after the pid.
-    """
-    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]
+    """Return whether the process of a tag is on this machine and in this container."""
+    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
     return host == platform.node() and namespace in ("", _namespace())
 
 
 def is_dead(tag: str) -> bool:
-    """Return whether the process of a tag is known to be gone; false for one on another machine."""
+    """Return whether the process of a tag is known to be dead; false if it is on another machine."""
     _, pid, start = (*tag.split(":"), "", "")[:3]
     known = is_here(tag) and bool(PID.fullmatch(pid))
     return known and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
@@ -54,7 +51,7 @@ def owner_suffix() -> str:
 
 
 def is_abandoned(name: str) -> bool:
-    """Return whether a name has the mark of a process that is known to be gone."""
+    """Return whether a name has the mark of a process that is known to be dead."""
     marked = MARK.search(name)
     return bool(marked) and marked[1] == _host() and not _lives(int(marked[2], 16), int(marked[3], 16))
 
@@ -87,10 +84,10 @@ def abandoned_folders() -> list[Path]:
 
 
 def abandoned_processes() -> list[int]:
-    """Return the pids of process servers and workers whose owner is gone; only on Linux, else none."""
+    """Return the pids of process servers and workers whose owner is dead; empty except on Linux."""
     pids = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # another user's, or it has just ended
+        with suppress(OSError):  # the process belongs to another user or has just ended
             whose = dict(entry.partition(b"=")[::2] for entry in environment.read_bytes().split(b"\0"))
             if is_dead(whose.get(VARIABLE.encode(), b"").decode(errors="replace")):
                 pids.append(int(environment.parent.name))
@@ -98,14 +95,11 @@ def abandoned_processes() -> list[int]:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or folder as far as possible; ignore errors.
-
-    Another process may be removing it too, or it belongs to another user.
-    """
+    """Remove a file or folder as far as possible and ignore errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
-    with suppress(OSError):  # another user's file: it is listed again next time
+    with suppress(OSError):  # a file of another user is listed again next time
         path.unlink(missing_ok=True)
 
 
@@ -116,8 +110,8 @@ def _host() -> str:
 
 @functools.cache
 def _namespace() -> str:
-    """Return the process namespace: in another container the same pid is another process."""
-    with suppress(OSError):  # not on every system
+    """Return the process namespace: the same pid is another process in another container."""
+    with suppress(OSError):  # not every system has /proc
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     return ""
 
@@ -133,15 +127,12 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return state and start (ticks since boot) of a process.
-
-    The state is X if there is no such process; the start is 0 if the system does not report it.
-    """
-    with suppress(OSError):  # no such process, another user's, or a system without /proc
+    """Return state (X: no such process) and start (ticks since boot; 0: not reported) of a process."""
+    with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])
     try:
-        with suppress(PermissionError):  # it exists and belongs to another user
+        with suppress(PermissionError):  # the process exists and belongs to another user
             os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return "X", 0

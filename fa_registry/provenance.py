@@ -14,12 +14,9 @@ PACKAGES = ("fa_registry", "torch", "numpy", "scipy", "scikit-learn", "safetenso
 NOT_A_CHECKOUT = "not a git checkout"
 
 
-@cache  # one git call per process: imported code does not change while it runs
+@cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return (commit, dirty) of the package's checkout; NOT_A_CHECKOUT for an installed wheel.
-
-    `dirty` is None if it is unknown.
-    """
+    """Return (commit, dirty) of the checkout, None for an unknown `dirty`; NOT_A_CHECKOUT for a wheel."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None
@@ -30,9 +27,9 @@ def commit() -> tuple[str, bool | None]:
         return f"unknown: {error}", None
 
 
-@cache  # packages do not change either; reading their metadata takes 20 ms
+@cache  # reading the metadata of the packages takes 20 ms
 def versions() -> dict[str, str]:
-    """Return the installed version of every package a result depends on, without missing packages."""
+    """Return the versions of Python and of each installed package of PACKAGES."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -19,9 +19,9 @@ from typing import BinaryIO
 from fa_registry import process_ownership
 from fa_registry.errors import IntegrityError
 
-RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest genuine one measured had 7 MB
+RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest real file had 7 MB
 TENSORS = 64 * 2**30  # bytes of one file of tensors
-ONE_READ = 2**25  # bytes that `zipfile` may read at once: it reads its list of files at once, 25 MB for 200,000 entries
+ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of files at once: 25 MB for 200,000 entries
 
 
 class UnreadableFile(IntegrityError):
@@ -36,28 +36,25 @@ class UnreadableFile(IntegrityError):
 def read_file(path: Path, limit: int = RECORD) -> bytes:
     """Return the bytes of a regular file of at most `limit` bytes.
 
-    It never waits and does not follow a link as the last part of the path.
+    The function never blocks. It refuses a link as the last part of the path.
 
     Raises:
-        UnreadableFile: also if there is no file; its cause is FileNotFoundError then.
+        UnreadableFile: also if there is no file; the cause is FileNotFoundError in that case.
     """
     with open_file(path, limit) as stream:
-        data = stream.read(limit + 1)  # files of /proc report size 0, and other files may grow while they are read
+        data = stream.read(limit + 1)  # the size before is not reliable: 0 in /proc, and files may grow
     if len(data) > limit:
         raise UnreadableFile(path, f"has more than {limit:,} bytes")
     return data
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Return the stream of a regular file that is too large for memory. Raises as `read_file`."""
+    """Open a regular file that may be too large for memory. Raises the errors of `read_file`."""
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """Return the path if it is a regular file of at most `limit` bytes.
-
-    This is for a library that opens the file by its name.
-    """
+    """Return the path if it is a regular file of at most `limit` bytes, for libraries that open by name."""
     os.close(_opened(path, limit))
     return path
 
@@ -66,7 +63,7 @@ class _ShortReads(io.BufferedReader):
     """A file whose reads are limited to ONE_READ bytes."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read `size` bytes, or up to ONE_READ; raise BadZipFile if `size` is more than that."""
+        """Read `size` bytes, by default up to ONE_READ. Raise BadZipFile if `size` is larger than ONE_READ."""
         if size is not None and size > ONE_READ:
             raise zipfile.BadZipFile(f"its list of files has more than {ONE_READ:,} bytes")
         return super().read(ONE_READ if size is None or size < 0 else size)
@@ -77,8 +74,8 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive whose list of files fits in memory.
 
     Args:
-        path: of a regular file, not of a link.
-        limit: the most bytes that the archive itself may have.
+        path: path of a regular file, not of a link.
+        limit: maximum size of the archive in bytes.
 
     Raises:
         UnreadableFile: as `read_file`.
@@ -92,17 +89,14 @@ def resolve_user_path(path: Path) -> Path:
     """Return the target of a path that the user typed; unlike paths in a store, it may be a link."""
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # not a valid file name: opening it reports why
+    except ValueError:  # not a valid file name: the error on opening gives the reason
         return path
 
 
 def join_safely(folder: Path, name: str) -> Path:
     """Return `folder`/`name` for a relative name with /; the file itself may be missing.
 
-    A link is refused regardless of its target, because the target can be replaced later.
-
-    Raises:
-        UnreadableFile: a link or `..` leads out of the folder, or a part is a link.
+    Raises UnreadableFile if `name` is absolute or contains `..`, or for any link: its target may be replaced later.
     """
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -116,11 +110,7 @@ def join_safely(folder: Path, name: str) -> Path:
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """Return `folder`/`name` if it is a regular file, None if nothing is there.
-
-    Raises:
-        UnreadableFile: something else is there.
-    """
+    """Return `folder`/`name` if it is a regular file, None if missing. Raises UnreadableFile otherwise."""
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
 
@@ -133,10 +123,7 @@ def folder_size(folder: Path) -> int:
 def copy_into(folder: Path, source: Path) -> None:
     """Copy every file below `source` to its place below `folder`; existing files are replaced.
 
-    Nothing is written through links.
-
-    Raises:
-        UnreadableFile: a folder on the way is a link.
+    Raises UnreadableFile if a folder in the path is a link; nothing is written through links.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():
@@ -146,7 +133,7 @@ def copy_into(folder: Path, source: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}{process_ownership.owner_suffix()}")
         try:
-            with path.open("rb") as read, temporary.open("xb") as written:  # x: fail if a link of that name exists
+            with path.open("rb") as read, temporary.open("xb") as written:  # mode x fails if a link of that name exists
                 shutil.copyfileobj(read, written)
             os.replace(temporary, place)
         finally:

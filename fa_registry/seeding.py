@@ -24,20 +24,14 @@ def derive(seed: int, stream: str) -> int:
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator of `stream`.
-
-    Weights and feedback are always drawn on the CPU so that all devices agree.
-    """
+    """Return a new generator of `stream`; weights and feedback use the CPU to be equal on all devices."""
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")
     return torch.Generator(device).manual_seed(derive(seed, stream))
 
 
 def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Layer:
-    """Return layer(*arguments, **options) with undrawn weights; the random state is unchanged.
-
-    This is not torch's skip_init: its detour over the meta device takes five times as long, and the first call 0.35 s
-    for sympy.
-    """
+    """Return layer(*arguments, **options) with undrawn weights; the random state is unchanged."""
+    # torch's skip_init uses the meta device: five times as slow, and its first call imports sympy, 0.35 s
     with torch.random.fork_rng(devices=[]):
         return layer(*arguments, **options)

@@ -1,7 +1,7 @@
 """The terminal loss ℓ_i of a sample, its error e and its target row.
 
-Labels (N,) of class numbers: cross entropy of the softmax; targets (N, C) of values: ½‖z − y‖². All code that needs a
-loss uses this module, so that a data set chooses the loss by its labels.
+For labels (N,) of class numbers the loss is the cross entropy of the softmax, for targets (N, C) of values it is ½‖z −
+y‖². All code that needs a loss uses this module, so the labels of a data set determine the loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sanitising of untrusted text for display: no hidden characters, no injected lines, no passwords.
 
-Names come from other people's stores, files and packages. ESC and C1 characters move the cursor of a terminal and
-delete its text, bidirectional overrides reorder a line, and a line end lets a name imitate a line of this program.
+Names come from other people's stores, files and packages. ESC and C1 characters can move the cursor of a terminal and
+delete its text. Bidirectional overrides reorder a line. With a line end, a name can imitate a line of this program.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-# Control, format (including bidirectional overrides), private use, surrogates, line and paragraph separators.
+# Control, format (including bidirectional overrides), private use, surrogates, line separators, paragraph separators.
 CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 NO_CHARACTERS = "\ufffe\uffff"  # not allowed in XML
-NOT_PLAIN = re.compile(r"[^\n\t -~]")  # some of these characters are hidden
+NOT_PLAIN = re.compile(r"[^\n\t -~]")  # characters that may be hidden
 INDENT = "  "
 LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for an experiment
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    """Return a pattern for passwords in stores' addresses; its groups are the text before them.
-
-    A password is before the host, where those of databases may contain `/` and `?` as SQLAlchemy reads them, or has a
-    name.
-
-    Args:
-        sign: pattern of a password's character, except for `/`, `?` and `@`.
-    """
+    """Return a pattern of passwords in the addresses of stores; its groups match the text before them."""
+    # A password is before the host or has a name. In addresses of databases it may contain / and ?, as SQLAlchemy reads
+    # them. `sign` is the pattern of a password's character, except for / ? and @.
     return re.compile(
         rf'((?:postgres|mysql|mariadb|mssql|oracle)[\w+]*://[^\s/:@"\\]*:)(?:{sign}|[/?])+(?=@)'
         rf'|(://[^\s/:@"\\]*:){sign}+(?=@)'
@@ -37,14 +32,11 @@ def _passwords(sign: str) -> re.Pattern[str]:
 
 
 PASSWORD = _passwords(r"[^\s/?@]")
-PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # in JSON a text ends at a quotation mark, and a line at \n
+PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # a JSON text ends at a quotation mark, a line at \n
 
 
 def escape_control(text: str) -> str:
-    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩.
-
-    Control and direction-changing characters are hidden; tabs and line ends are kept.
-    """
+    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩; tabs and line ends stay."""
     return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 
@@ -75,7 +67,7 @@ def json_without_password(text: str) -> str:
 
 
 def name_problem(name: str) -> str:
-    """Return why a new object must not have this name; empty if it may."""
+    """Return why a new object must not have this name; empty if the name is allowed."""
     if len(name) > LONGEST:
         return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
     if not name.strip() or escape_to_one_line(name) != name:

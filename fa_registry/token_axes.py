@@ -1,8 +1,8 @@
 """States with positions: vectors (N, D), tokens (N, T, D), or maps (N, D, H, W).
 
-A method may return one vector per sample, (N, D), for a state with P positions. This is the credit of the position
-average (credit.md §2), and is spread as c/P: its inner products with the state's average and with the whole state are
-equal.
+For a state with P positions, a method may return one vector c per sample, (N, D). This is the credit of the position
+average (credit.md §2). Every position then gets c/P: the inner products of c with the average and of c/P with the whole
+state are equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fa_registry.deprecated_names import aliases
 
 
 def features(state: Tensor) -> int:
-    """Return D."""
+    """Return D, the number of features."""
     return state.shape[1] if state.dim() == 4 else state.shape[-1]
 
 
@@ -25,18 +25,12 @@ def mean_over_positions(state: Tensor) -> Tensor:
 
 
 def sum_over_positions(gradient: Tensor) -> Tensor:
-    """Return the gradient of the position average, (N, D).
-
-    The average moves by δ if every position does.
-    """
+    """Return the gradient of the position average, (N, D): the average moves by δ if all positions do."""
     return gradient if gradient.dim() == 2 else gradient.sum(dim=_axes(gradient))
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """Return c/P at every position of `state` for a credit (N, D).
-
-    A credit that already has positions is returned unchanged.
-    """
+    """Return c/P at every position of `state`; a credit c that has positions is returned unchanged."""
     if credit.dim() == state.dim():
         return credit
     axes = _axes(state)

@@ -1,1 +1,1 @@
-"""Adapters that call `track` from the callbacks of third-party trainers, one file each."""
+"""Adapters that call `track` from the callbacks of third-party trainers, one file per trainer."""

@@ -1,4 +1,4 @@
-"""Following: one run of `track` whose beginning, epochs and end follow a trainer's callbacks."""
+"""Following: one run of `track` that a trainer's callbacks begin, continue and end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Following:
     """A run of `track` controlled by a trainer's callbacks.
 
     Args:
-        model: function from the trainer's model to the model for `track`, if it has to be adapted.
+        model: function from the trainer's model to the model for `track`; None if no change is needed.
         options: options of `track`.
     """
 
@@ -27,7 +27,7 @@ class Following:
         return self._run is not None
 
     def begin(self, model: nn.Module) -> TrackedRun:
-        """Begin a run; wrong options raise here, before the first step."""
+        """Begin a run; wrong options raise an error here, before the first step."""
         self._run = track(self._model(model) if self._model else model, **self._options)
         try:
             return self._run.__enter__()
@@ -36,12 +36,12 @@ class Following:
             raise
 
     def epoch(self, metrics: Mapping[str, Any], accuracy: str, loss: str) -> None:
-        """Record the next epoch with the trainer's metrics of these names."""
+        """Record the next epoch; `accuracy` and `loss` are names in the trainer's metrics."""
         reported = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
         self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the run, as failed if there was an error."""
+        """End the run; with an error, as failed."""
         run, self._run = self._run, None
         if run:
             run.__exit__(type(error) if error else None, error, None)

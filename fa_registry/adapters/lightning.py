@@ -1,4 +1,4 @@
-"""A Lightning callback: every `trainer.fit` is a run, and each of its epochs is an epoch of the run."""
+"""A Lightning callback: every `trainer.fit` is a run with the same epochs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from fa_registry.deprecated_names import aliases
 class LightningCallback(pl.Callback):
     """Callback that tracks a Lightning training; `options` are those of `fa_registry.track`.
 
-    Use `Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`. With several processes, the model of the
-    first one is measured.
+    Use `Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`. With several processes, the model
+    of the first process is measured.
 
     Args:
-        model: function from the module to the network whose forward returns logits, adapted if necessary; default: the module.
+        model: function from the module to the network whose forward returns logits, adapted if necessary; default: the
+            module.
         accuracy: name of a metric that the module logs.
         loss: name of a metric that the module logs.
     """
@@ -40,7 +41,7 @@ class LightningCallback(pl.Callback):
             self.run_id = self._following.begin(module).run_id
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._following.is_on:  # Lightning validates inside the epoch, so validation has finished here
+        if self._following.is_on:  # validation is part of Lightning's epoch, so it has finished here
             self._following.epoch(trainer.callback_metrics, *self._names)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

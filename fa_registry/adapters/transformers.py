@@ -16,8 +16,9 @@ class TransformersCallback(TrainerCallback):
     """Callback that tracks a Hugging Face training; `options` are those of `fa_registry.track`.
 
     Use `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
-    method="mine")])`. An epoch is measured after its evaluation if there is one, otherwise at its end. The Trainer does not
-    report exceptions to callbacks: such a run has the state RUNNING until the next command closes it.
+    method="mine")])`. An epoch is measured after its evaluation if there is one, otherwise at its end. The Trainer does
+    not report exceptions to callbacks. After an exception the run is therefore RUNNING until the next command closes
+    it.
 
     Args:
         model: function that adapts the Trainer's model (inputs, output, state: see `adapt`).

@@ -1,7 +1,7 @@
-"""The file of a bundle: a zip whose bytes are determined by its contents.
+"""The file of a bundle: a zip whose bytes are determined by its contents, so any change is detected.
 
-So every changed byte is detected. A reader trusts nothing in it. Names, counts and sizes are checked before anything is unpacked.
-Afterwards the same files are packed again and must give the same bytes.
+The reader does not trust the file. It checks names, counts and sizes before it unpacks anything. Then it packs the same
+files again, which must give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT, VERSION = "fa_registry bundle", 1
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
 SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
-PART = re.compile(r"[\w.+@ =,~-]+")  # part of a name that every operating system accepts
+PART = re.compile(r"[\w.+@ =,~-]+")  # part of a path that every operating system accepts
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,8 @@ def pack(
 ) -> Manifest:
     """Pack everything below `folder` into one zip at `out`; the same files give the same bytes.
 
-    A file at `out` is replaced when the new file is complete.
-
-    Args:
-        folder: the folder to pack.
-        out: the path of the zip.
-        reported: the other fields of the manifest.
-        sign: function from the manifest's bytes to its signature, see signing.
+    An existing file at `out` is replaced only when the new file is complete. `reported` has the other fields of the
+    manifest. `sign` returns the signature of the manifest's bytes, see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -70,16 +65,15 @@ def pack(
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the manifest's bytes as stored in the file and signed."""
+    """Return the manifest's bytes as stored in the zip and signed."""
     return jsonio.pretty(manifest).encode()
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     """Unpack the files of a bundle below `folder`; return its manifest and its signature, or b"".
 
-    Raises:
-        IntegrityError: names every file that differs from the packed one, or the reason why it is not a bundle. Do not use any of
-            the files then.
+    Raises IntegrityError with every file that differs from the packed file, or the reason why `path` is not a bundle.
+    In that case none of the files may be used.
     """
     path = resolve_user_path(path)
     try:
@@ -144,7 +138,7 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:
-    """Return why an entry is not acceptable, or ""; such an entry is not unpacked."""
+    """Return why an entry must not be unpacked, or ""."""
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
@@ -159,7 +153,7 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
-    """Return whether a file is the packed one; no more bytes are read than the manifest declares."""
+    """Extract at most as many bytes as the manifest declares; return whether it is the packed file."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     left, digest = manifest.sizes[name], hashlib.sha256()
@@ -188,10 +182,8 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
 
 
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
-    """Pack the same files again and raise IntegrityError if the bytes differ.
-
-    This detects changes that no digest covers: times, attributes, gaps between files.
-    """
+    """Pack the same files again and raise IntegrityError if the bytes differ."""
+    # this detects changes that no digest covers: times, attributes, gaps between files
     with process_ownership.temp_dir("fa_registry-bundle-") as place:
         again = place / "again.zip"
         _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, again)
@@ -232,10 +224,8 @@ def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, ou
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Return the zip entry of a file, stored without compression.
-
-    Different zlib versions may compress the same bytes differently, and tensors hardly shrink.
-    """
+    """Return the zip entry of a file, stored without compression."""
+    # zlib versions may compress the same bytes differently, and compression hardly shrinks tensors
     entry = zipfile.ZipInfo(name, TIME)
     entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED
     return entry

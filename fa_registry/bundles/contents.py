@@ -72,11 +72,7 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """Return an unpacked bundle as a store, its audit and its runs.
-
-    Raises:
-        IntegrityError: the tables are invalid.
-    """
+    """Return store, audit and runs of an unpacked bundle. Raises IntegrityError for invalid tables."""
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:
@@ -86,7 +82,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
         raise IntegrityError(f"{TABLES}: expected every run once, by its id")
     (folder / RUNS).mkdir(exist_ok=True)
-    if (folder / AUDIT).exists():  # another process may have opened it already
+    if (folder / AUDIT).exists():  # false if another process has already opened the bundle
         (folder / AUDIT).rename(folder / RUNS / audit.run_id)
     return tracker, audit, runs
 

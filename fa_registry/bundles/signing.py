@@ -1,7 +1,7 @@
-"""Signatures of bundles: an Ed25519 signature over the manifest.
+"""Signatures of bundles: an Ed25519 signature over the manifest, which has every file's SHA-256.
 
-The manifest contains the SHA-256 of every file. A signature proves that the owner of the private key signed these bytes. The
-reader must know from another source whose key it is.
+A signature proves that the owner of the private key signed these bytes. The reader must know from another source who
+owns the key.
 """
 
 from __future__ import annotations
@@ -24,22 +24,16 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Return the signature file: public key and signature as JSON.
-
-    `key` is a PEM file with a private Ed25519 key without a password.
-    """
+    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private key."""
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
-    """Return a description of the signer.
+    """Return a description of the signer; `key` is a PEM file with the expected public key.
 
-    `key` is a PEM file with a public key.
-
-    Raises:
-        IntegrityError: the signature does not belong to these bytes or is not by `key`.
+    Raises IntegrityError if the signature does not belong to these bytes or is not by `key`.
     """
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:

@@ -1,8 +1,8 @@
 """Recognition of built-in editions by digest, and how other editions are described.
 
-The name in a report, a tag or a file proves nothing: the digest is compared with this installation's own files whenever
-an edition is loaded or a report is shown. An edition that is based on a built-in one is compared with it rule by rule
-and field by field.
+The name in a report, a tag or a file proves nothing. Whenever an edition is loaded or a report is shown, the digest is
+therefore compared with this installation's own files. An edition that is based on a built-in edition is compared with
+it rule by rule and field by field.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from fa_registry.protocol.rules import Edition
 
 SHIPPED, OWN, FOREIGN = STANDINGS = ("shipped", "own", "foreign")
-DIGEST = 8  # characters of an edition's digest in tags, aliases and on pages: enough to distinguish a few files
+DIGEST = 8  # characters of an edition's digest that tags, aliases and pages show
 # Characters that look like the colon before a variant's name, in addition to those that NFKD converts to a colon.
 COLONS = str.maketrans(dict.fromkeys("\u2236\ua789\u02d0\u0589\u05c3\u16ec", ":"))
-# Letters that look like a digit of a date after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee. The
-# digits of other scripts are converted to their value.
+# Letters that look like a digit of a date after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee.
+# Digits of other scripts are converted to their value.
 LOOK_LIKE = {
     "0": "o\u03bf\u043e\u0585\u10ff",
     "1": "li\u0131\u03b9\u0456\u04cf\u01c0|",
@@ -41,10 +41,7 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """Return the name of every built-in edition and variant → SHA-256 of its file.
-
-    Each edition is followed by its variants.
-    """
+    """Return name → SHA-256 of its file, for every built-in edition followed by its variants."""
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
         raw, digest = read_toml(path, f"edition {path.stem}")
@@ -56,8 +53,7 @@ def digests() -> Mapping[str, str]:
 def claimed(name: str) -> str:
     """Return the built-in edition that a reader would take `name` for, also as a variant; else empty.
 
-    Case, blanks, invisible characters, kinds of hyphens and letters that look like digits make no difference to a
-    reader.
+    Case, blanks, invisible characters, kinds of hyphens and letters that look like digits are ignored.
     """
     plain = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     stems = {_skeleton(known): known for known in digests() if ":" not in known}
@@ -72,7 +68,7 @@ def _skeleton(text: str) -> str:
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return the problem if an edition uses a built-in edition's name but is another file; else empty."""
+    """Return the problem if an edition has a built-in edition's name but is another file; else empty."""
     taken = claimed(name)
     if not taken or digests()[taken] == digest:
         return ""
@@ -86,7 +82,7 @@ def name_conflict(name: str, digest: str) -> str:
 def provenance_of(edition: EditionReference) -> str:
     """Return the provenance of an edition, one of STANDINGS.
 
-    First: this installation's own file. Second: a user-supplied edition. Third: another file with the name of a
+    SHIPPED: this installation's own file. OWN: a user-supplied edition. FOREIGN: another file with the name of a
     built-in edition.
     """
     if digests().get(edition.name) == edition.digest:
@@ -95,14 +91,13 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the edition as people read it: `2026-11`, `mine (based on 2026-11)`.
+    """Return the text that pages show for an edition: `2026-11`, `mine (based on 2026-11)`.
 
-    The text states if only the edition's name is built in. A user-supplied edition with another name starts with it:
-    `lenient, mine (own rules)`.
+    A user-supplied edition with another name starts with that name: `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
-    if provenance_of(edition) == FOREIGN:
+    if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
         return f"{edition.name} (not this installation's: digest {edition.digest[:DIGEST]})"
     whose = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
@@ -112,10 +107,7 @@ def describe_edition(edition: EditionReference) -> str:
 
 
 def verdict_mark(edition: EditionReference) -> str:
-    """Return the mark of a verdict that is shown alone, such as `mine 1a2b3c4d`.
-
-    It is empty for an unmodified built-in edition.
-    """
+    """Return the mark of a verdict shown without its edition; empty for unmodified built-in editions."""
     whose = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
     mark = whose[provenance_of(edition)]
     if not edition.overrides:
@@ -124,16 +116,16 @@ def verdict_mark(edition: EditionReference) -> str:
 
 
 WHOLE = "rule"  # the field of a difference if a whole rule was added or removed
-LIMIT = ("quantity", "take", "fires")  # rules with equal values here judge the same, perhaps at another threshold
+LIMIT = ("quantity", "take", "fires")  # rules that are equal in these fields judge the same, perhaps by another limit
 
 
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """Return the name of the edition that shares most rules with these; empty if none shares any.
 
-    Equal rules count first, then rules that judge the same at another threshold, then equal fields, then fewer other
-    rules: a copy of an edition is not a copy of an edition that adds rules. Last counts the distance between the
-    limits: a copy with D1 at 51 is based on the edition that says 50, not on its successor that says 20. The newer
-    edition wins a tie.
+    The criteria are, in this order: most equal rules, most rules that judge the same at another threshold, most equal
+    fields, fewest other rules, smallest distance between the limits, newest edition. Because of the fourth criterion, a
+    copy of an edition is not a copy of an edition that adds rules. Because of the fifth, a copy with D1 at 51 is based
+    on the edition with 50, not on its successor with 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
@@ -159,10 +151,7 @@ def _equal_fields(rule: Rule, other: Rule) -> int:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield every difference to the built-in edition `base`, the edition's own fields first.
-
-    Without a base, every rule is a difference.
-    """
+    """Yield every difference from the built-in edition `base`; without a base, every rule is a difference."""
     own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", shipped, own)
     mine = {rule.code: rule for rule in edition.rules}
@@ -188,7 +177,7 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return field → value; those of other conditions as `also gain threshold`."""
+    """Return field → value; a field of a further condition is named as in `also gain threshold`."""
     fields = _plain(rule)
     del fields["code"]
     for place, conditions in (

@@ -1,7 +1,4 @@
-"""Rule on the distribution of credit.
-
-It compares Γ at every site with its null, and asks whether one end carries the mean.
-"""
+"""Rule on the distribution of credit over sites: Γ against its null, and a guard on the mean."""
 
 from __future__ import annotations
 
@@ -16,18 +13,14 @@ from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
-RANK, GAMMA = "gamma_null_p", "gamma"  # the metrics of the built-in rule on credit and of its guard
+RANK, GAMMA = "gamma_null_p", "gamma"  # metric of the built-in rule on credit, metric of its guard
 NOT_COUNTED = Reading(None, "not counted")
 
 
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
     """Return the sites (of 0..sites−1) where the credit is the gradient by construction.
 
-    Γ = 1 there carries no information.
-
-    Args:
-        card: the method's card, as in a report; a method without one has no exact sites.
-        sites: the number of sites.
+    Γ = 1 at these sites gives no information. A method without a card has no exact sites.
     """
     return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
 
@@ -94,10 +87,8 @@ def carried_text(guard: GuardReading) -> str:
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
-    """Return the guard's reading.
-
-    It is recomputed for findings of older releases, which have it only in their sentence.
-    """
+    """Return the guard's reading, or None."""
+    # findings of older releases have the reading only in their sentence, so it is computed again
     limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
         return finding.guard
@@ -106,7 +97,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """Return the guard's reading if it fires, that is if one end carries the mean; else None."""
+    """Return the guard's reading if it fires, that is if the mean depends on one end; else None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -115,7 +106,7 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """Return the sites where all the metrics have a value, and the measurements limited to these sites."""
+    """Return the sites where all the metrics have a value, and the measurements at these sites."""
     rows = [measurements.sites.get(name, ()) for name in names]
     counted = [
         site

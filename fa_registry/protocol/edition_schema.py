@@ -19,14 +19,14 @@ Fires = Literal[tuple(OPERATORS)]
 Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
-NEEDED = ("quantity", "take", "fires", "unit")  # must also not be empty
-# Judge → the fields that it does not read, so that a file must not set them.
+NEEDED = ("quantity", "take", "fires", "unit")  # required fields, which must not be empty
+# Judge → fields that the judge does not read. A file must not set these fields.
 UNREAD = {
     LIMIT: ("chance", "far_seed"),
     SEEDS: ("either", "also", "guard", "guard_also"),
     CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
 }
-CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides separate codes by +, comma, bracket and dot
+CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # without + , ( ) and . because labels and overrides use these
 ACCURACY = "accuracy"
 
 
@@ -45,14 +45,14 @@ class Condition:
     unit: str
     """unit of the limit, as text"""
     fired: str = ""
-    """state if it fires; required for a guard; an alternative without one uses its rule's"""
+    """state if the condition fires; required for a guard; an alternative may use the state of its rule"""
     clear: str = ""
-    """state if it does not fire; required for a condition of `also`"""
+    """state if the condition does not fire; required for a condition of `also`"""
 
 
 @dataclass(frozen=True)
 class FarSeed:
-    """When a seed is so far from the others that no interval over the seeds decides."""
+    """Criterion for a seed that is so far from the others that no interval over the seeds decides."""
 
     level: float
     """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
@@ -62,10 +62,7 @@ class FarSeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule with its source and rationale.
-
-    Its own fields are the leading condition, whose metric a finding shows.
-    """
+    """One rule with its source and rationale; its own limit is the leading condition."""
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
@@ -86,32 +83,31 @@ class Rule:
     rationale: str
     """reason for the rule"""
     judge: Judge = "limit"
-    """judged against a limit, over seeds, or by the distribution of credit"""
+    """how the rule judges: against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
-    """the frozen control's metric that it is compared with; required by `below_reference_plus`"""
+    """the frozen control's metric with which the rule compares; required by `below_reference_plus`"""
     without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
-    """the outcome if there is no such control"""
+    """the outcome if there is no frozen control"""
     outcome: Literal["fail", "warn"] = "fail"
     """the outcome if the rule fires"""
     gating: bool = True
-    """whether the verdict uses it"""
+    """whether the verdict uses the rule"""
     fired: str = "FIRES"
-    """state if it fires"""
+    """state if the rule fires"""
     clear: str = "OK"
-    """state if it does not fire"""
+    """state if the rule does not fire"""
     either: tuple[Condition, ...] = ()
     """alternatives to the leading condition; a finding shows the first one that fires"""
     also: tuple[Condition, ...] = ()
-    """further conditions that must fire too; the first one that does not gives the state of the pass"""
+    """further conditions that must fire too; if one does not fire, the rule passes with the state of that condition"""
     guard: Condition | None = None
-    """judged before the others; if it fires, the finding is a warning with the guard's state"""
+    """a condition that is judged first; if it fires, the finding is a warning with the guard's state"""
     guard_also: Condition | None = None
-    """must fire too before the guard fires; if one of the two has no value, the other decides"""
-
+    """a second condition of the guard: both must fire; if one of the two has no value, the other decides"""
     chance: bool = False
     """whether the accuracy must also exceed chance, 1 / number of classes; only for the judge `seeds_margin`"""
     far_seed: FarSeed | None = None
-    """when a seed far from the others leaves the rule undecided; only for the judge `seeds_margin`"""
+    """criterion for a seed so far from the others that the rule is undecided; only for the judge `seeds_margin`"""
 
     @property
     def guards(self) -> tuple[Condition, ...]:
@@ -120,7 +116,7 @@ class Rule:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the leading condition, its alternatives, the further conditions, and those of the guard."""
+        """Return the leading condition, its alternatives, the further conditions, then the guards."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
@@ -130,7 +126,7 @@ class EditionFile:
     """An edition's file with a variant's changes applied."""
 
     name: str
-    """name on every page that it judged; names of built-in editions are reserved"""
+    """name of the edition on pages; names of built-in editions are reserved"""
     title: str
     """its requirements in one line"""
     source: str
@@ -138,9 +134,9 @@ class EditionFile:
     fail_if: tuple[tuple[str, ...], ...]
     """codes of gating rules; a run fails if every rule of any one list fires"""
     rule: tuple[Rule, ...]
-    """one or several tables, in the order of the pages"""
+    """one or several tables, in the order in which pages show them"""
     based_on: str = ""
-    """the built-in edition that the pages compare it with; default: the one that shares most rules"""
+    """the built-in edition with which pages compare this one; default: the edition that shares most rules"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
@@ -148,17 +144,13 @@ class EditionFile:
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """Return the edition of a file with the variant's fields applied.
+    """Return the edition of a TOML table with the variant's fields applied.
+
+    Raises InvalidFields with every problem of the file, or UnknownName if the file has no such variant.
 
     Args:
-        raw: the TOML table.
         subject: name of the file in error messages.
-        variant: name of the variant, None for the edition itself.
         digest: SHA-256 of the file; the names of built-in editions are reserved.
-
-    Raises:
-        InvalidFields: with every problem of the file.
-        UnknownName: the file has no such variant.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -183,13 +175,11 @@ def checked_overrides(
 ) -> dict[tuple[str, str], float]:
     """Return (rule, metric of a further condition, or "" for the rule's threshold) → value.
 
+    Raises InvalidFields with every override that fits no limit or is not a finite number.
+
     Args:
         overrides: `D1`, `D1.threshold` or `D2.gain` → value.
         places: rule → its metrics, the leading one first.
-        edition: name in the error message.
-
-    Raises:
-        InvalidFields: with every override that fits no limit or is not a finite number.
     """
     problems: list[str] = []
     thresholds: dict[tuple[str, str], float] = {}
@@ -213,10 +203,7 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the edition with a variant's changes applied, and the problems of the variant.
-
-    A variant changes fields of the edition and, by code, fields of its rules.
-    """
+    """Return the edition after a variant's changes, and the problems of the variant."""
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -225,7 +212,7 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
     given = changes.get("rule", [])
     if not isinstance(given, list):
         return table, [f"{where}.rule: expected a list, found {jsonio.describe_value(given)}"]
-    for index, change in enumerate(given):
+    for index, change in enumerate(given):  # a variant names the rules that it changes by their code
         code = change.get("code") if isinstance(change, dict) else None
         if code in known:
             rules[known.index(code)] |= change
@@ -273,12 +260,12 @@ def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterat
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of a file's name and of the built-in edition that it names in based_on."""
+    """Yield the problems of the edition's name and of the built-in edition in based_on."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if wrong := name_conflict(name, digest):
         yield wrong
-    elif unseen:  # control characters can reverse the text direction, so that the name looks like another one
+    elif unseen:  # a control character can reverse the text direction: the name would look like another name
         yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
@@ -314,14 +301,7 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """Yield the problems of a condition.
-
-    Args:
-        table: the condition, as a TOML table.
-        word: required field that names the condition's state: clear if it keeps a rule from firing, fired if it fires
-            itself, or "".
-        where: prefix of the field's name in messages.
-    """
+    """Yield the problems of a condition; `word` names the state that is required: clear, fired or ""."""
     if not isinstance(table, dict):
         return
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)

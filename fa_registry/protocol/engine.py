@@ -29,16 +29,11 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Return findings and verdict of one run alone; a rule over seeds is provisional at best.
 
-    A rule that crashes becomes an error finding and raises nothing.
-
-    Args:
-        record: the run.
-        frozen: the frozen control of the same setting and seed, if any; the caller ensures that it matches.
-        edition: the rules; each names its source.
+    A rule that crashes becomes an error finding; no exception is raised. The caller ensures that `frozen`, if any, is
+    the frozen control of the same setting and seed.
     """
-    case = RunWithControl(
-        record, frozen, last_block=frozen
-    )  # no other run is known here, so a ladder_1 control cannot be required
+    # no other run is known here, so a ladder_1 control cannot be required
+    case = RunWithControl(record, frozen, last_block=frozen)
     return _audit(case, SeedGroup((case,)), edition, ())
 
 
@@ -48,12 +43,11 @@ def judge_all(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
-    """Judge every run with its frozen control and its other seeds; keep the given order.
+    """Judge every run with its frozen control and its other seeds, in the given order.
 
     Args:
         records: oldest first; if a seed was trained several times, the newest complete run counts.
-        edition: the rules.
-        waivers: those in force turn a failed or warned finding into a waived one.
+        waivers: a waiver in force turns a failed or warned finding into a waived one.
         looks: grouping.seeds_key of a group → number of this interim analysis of its seeds, default 1.
     """
     return tuple(
@@ -67,13 +61,9 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """Return one opinion per edition, with one judgement per run, both in the given order.
+    """Return one opinion per edition other than the leading one, with one judgement per run, in order.
 
-    Args:
-        records: as for judge_all.
-        editions: the editions in addition to the leading one.
-        waivers: as for judge_all; a waiver applies in every edition that has its rule.
-        looks: as for judge_all.
+    The other arguments are as for judge_all. A waiver applies in every edition that has its rule.
     """
     cases = _grouped(records, looks)
     opinions = []
@@ -85,10 +75,7 @@ def second_opinions(
 
 
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[RunWithControl, SeedGroup]]:
-    """Pair each run with its frozen control and its seed group.
-
-    This takes linear time: identities are computed once per run.
-    """
+    """Pair each run with its frozen control and its seed group, in linear time."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     places = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
@@ -104,7 +91,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Pair a run with its only frozen control; if several differ, with none of them."""
+    """Pair a run with its frozen control; if several controls differ, with none of them."""
     if len(controls) > 1:
         return RunWithControl(record, None, controls, last_block)
     return RunWithControl(record, next(iter(controls), None), (), last_block)
@@ -114,7 +101,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
-    # added after the waivers: a finding on evidence cannot be waived
+    # these findings are added after the waivers because findings on evidence cannot be waived
     findings = (*findings, *evidence(record), *_not_alone(case, group))
     control = case.frozen.run_id if case.frozen else ""
     return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
@@ -131,10 +118,7 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Return the rule's finding.
-
-    If the rule crashes, return an error finding with its traceback, and the audit continues.
-    """
+    """Return the rule's finding; if the rule crashes, an error finding with the traceback."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:
@@ -154,10 +138,7 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """Yield an error finding per crashed diagnostic.
-
-    The metrics of the diagnostic are unknown, so no edition may pass the run.
-    """
+    """Yield an error finding per crashed diagnostic: its metrics are unknown, so no run may pass."""
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,

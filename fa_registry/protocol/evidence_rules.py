@@ -1,7 +1,7 @@
-"""Findings on the evidence behind a run, which no edition can leave out and no waiver can waive.
+"""Findings on the evidence behind a run. No edition can leave them out and no waiver can waive them.
 
-An edition judges metrics. These findings ask whether there is anything to judge: does the method match its card, and is
-the code that trained the run the code that recomputed its metrics?
+An edition judges metrics. These findings state whether the metrics may be judged: does the method match its card, and
+did the same code train the run and recompute its metrics?
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Che
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.records.manifest_checks import OWN_LOOP
 
-METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # used as a rule's code
+METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA = "credit rule", "network", "data"
 CONFORMANCE = "conformance"  # the metric of METHOD
@@ -32,9 +32,9 @@ TITLES = {
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
 PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that must agree for a frozen control
-# Subject of a check → the finding if the check was not possible: rule, state, requirement. The run cannot pass then.
+# Subject of a check → finding (rule, state, requirement) if the check was not possible. Such a run cannot pass.
 WARNED = {
-    # an author can write `cuda` into any specification
+    # a warning, because an author can write `cuda` into any specification
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
@@ -43,15 +43,12 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on the run's method and code.
-
-    There are none for an unchanged built-in method with complete records.
-    """
+    """Yield findings on the run's method and code; none for a built-in method with complete records."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
     unsealed = [check for check in checks if not check.sealed]
-    if unsealed:  # a forged run can claim that an older release recorded nothing: this is a warning, never a pass
+    if unsealed:  # a forged run can claim that an older release recorded nothing: a warning, never a pass
         text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
         yield _finding(
             record,
@@ -79,7 +76,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         required = "the audit can redraw the initial weights and replay the first steps of the run"
         text = "the run was trained elsewhere and adopted: no audit can determine which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, text)
-    # an author can write another configuration into a run's files: an inconclusive check is a warning, never a pass
+    # an author can write another configuration into a run's files: inconclusive checks are a warning, never a pass
     if untold := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
         required = "the metrics recomputed on this configuration equal the recorded ones within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
@@ -90,10 +87,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return how many test samples are also training samples, compared bit by bit.
-
-    Empty up to MOST_SHARED of the test set.
-    """
+    """Return how many test samples equal training samples bit by bit; empty up to MOST_SHARED of all."""
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
         return ""
@@ -101,34 +95,28 @@ def shared_samples(record: RunRecord) -> str:
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
-    """Return the finding that frozen controls of the run's setting and seed differ.
-
-    No edition decides until one of them is selected.
-    """
+    """Return the finding that the frozen controls differ; nothing is decided until the user selects one."""
     required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
 def superseded(record: RunRecord, counted: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts: this run never passes by itself."""
+    """Return the finding that another run of the same seed counts, so this run never passes by itself."""
     required = "a seed counts once, by its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
 
 
 def not_counted(counted: RunRecord) -> str:
-    """Return a sentence on the run that counts instead of another run of its seed."""
+    """Return a sentence about the run that counts instead of another run of its seed."""
     return f"for seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:
-    """Return why a frozen control is not proven; empty if it is.
+    """Return why a frozen control is not proven; empty if it is proven.
 
-    A control is proven by the same checks as a method's run: its metrics are recomputed, its initial weights redrawn,
-    its first steps replayed, and its code is known.
-
-    Args:
-        control: the frozen control of a run's setting and seed.
-        trusts: whether the audit accepts logged metrics without recomputing them, those of the control too.
+    The checks are those of a method's run: its metrics are recomputed, its initial weights re-initialised from the
+    seed, its first steps replayed, and its code is known. If the audit `trusts` logged metrics, nothing is recomputed
+    for the control either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts)))
 
@@ -156,11 +144,9 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether a check leaves its subject unproven.
-
-    Initial weights that another machine configuration cannot redraw bit by bit are proven by first steps that agree:
-    the replay starts from them.
-    """
+    """Return whether a check leaves its subject unproven."""
+    # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
+    # agree prove these weights, because the replay starts from them.
     check = checks.get(subject)
     replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
     by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"
@@ -173,10 +159,7 @@ def fails_outright(finding: Finding) -> bool:
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether a run's metrics support no claim.
-
-    Its method does not match its card, or other code than today's trained the run.
-    """
+    """Return whether metrics support no claim: the method fails its card, or other code trained the run."""
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings

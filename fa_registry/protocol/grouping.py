@@ -1,4 +1,4 @@
-"""Groups of runs: frozen controls with their methods, seeds with their method and setting."""
+"""Groups of runs: seeds with their method and setting, frozen controls with their methods."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
 Item = TypeVar("Item")
-ENDED = (
-    "diverged",
-    "complete",
-)  # statuses of runs whose training ended; a complete run has precedence
+ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the later entry has precedence
 
 
 @dataclass(frozen=True)
 class Group:
     """The runs of one method in one setting, one per seed.
 
-    `setting` is its readable name. `duplicates` are the other runs of these seeds, which do not count, oldest first.
+    `duplicates` are the other runs of these seeds, oldest first; they do not count.
     """
 
     method: str
@@ -37,10 +34,10 @@ class Group:
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Return the frozen controls of every (setting identity, seed); `records` are oldest first.
+    """Return (setting identity, seed) → frozen controls; `records` are oldest first.
 
-    Controls of another setting and controls whose integrity is a mismatch are excluded. A seed has several controls
-    only if they differ: of repetitions with equal final weights the newest counts.
+    A control whose integrity is a mismatch is excluded. Of repetitions with equal final weights only the newest counts,
+    so a seed has several controls only if they differ.
     """
     found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -51,10 +48,9 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(one: RunRecord, other: RunRecord) -> bool:
-    """Return whether two runs have equal recorded final weights and accuracy.
+    """Return whether two runs have equal final weights and accuracy, as a repeated training has.
 
-    This is so for a repeated training. Older releases recorded no digest of the weights: all metrics must be equal
-    then.
+    Older releases recorded no digest of the weights. In that case all metrics must be equal.
     """
     digests = [record.provenance.get("final_weights") for record in (one, other)]
     if not any(digests):
@@ -64,10 +60,10 @@ def is_repetition(one: RunRecord, other: RunRecord) -> bool:
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
-    """Return the item that counts for each seed.
+    """Return for each seed the item that counts; `items` are oldest first.
 
-    That is the newest complete run, else the newest diverged one, else the newest. A run that is no evidence counts
-    only if there is no other. `items` are oldest first, as selections return them.
+    The newest complete run counts, else the newest diverged one, else the newest. A run that is no evidence counts only
+    if the seed has no other.
     """
     counted: dict[int, Item] = {}
     for item in items:
@@ -87,10 +83,7 @@ def seeds_key(spec: RunSpec) -> str:
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return the report's runs by setting and method.
-
-    Settings are in order of appearance, methods before controls.
-    """
+    """Return one group per setting and method: settings in order of appearance, methods before controls."""
     members: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         members.setdefault(seeds_key(run.record.spec), []).append(run)
@@ -116,7 +109,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
 
 
 def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield a remark for every seed that was trained several times: which run counts, and which do not."""
+    """Yield for every seed with several runs a remark that names the run that counts and the others."""
     members: dict[str, list[RunRecord]] = {}
     for record in records:
         members.setdefault(seeds_key(record.spec), []).append(record)

@@ -9,25 +9,21 @@ from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
 from fa_registry.records.configurations import described_difference, is_undecidable, undecidable
 
-ONLY_IN_TRAINING = (
-    "loss_train",
-    "accuracy_train",
-    "penalty",
-    "frozen_accuracy",
-)  # cannot be recomputed from a checkpoint
-FIGURES = "figures"  # subject of the check that compare makes
-SHOWN = 5  # differences listed by number; the rest is counted
+ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # not computable from a checkpoint
+FIGURES = "figures"  # subject of the check that `compare` returns
+SHOWN = 5  # differences that are listed with both values; the others are only counted
 
 
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
-    """Compare logged metrics with recomputed ones, bit by bit if both come from one configuration.
+    """Compare logged metrics with recomputed metrics, bit by bit if both have the same configuration.
 
-    On another configuration each metric has its tolerance, and a deviation beyond it that is not gross proves nothing.
+    If the configurations differ, each metric has a tolerance. A deviation above the tolerance then proves nothing
+    unless it is gross.
 
     Returns:
-        verified: every recomputed metric agrees. mismatch: some differ; the details have both values. unverifiable:
-            some cannot
-        be recomputed, or differ by more than the tolerance on another configuration.
+        verified: every recomputed metric agrees. mismatch: some metrics differ; the details have both values.
+            unverifiable: some metrics cannot be recomputed, or differ by more than the tolerance on another
+            configuration.
     """
     elsewhere = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
@@ -50,10 +46,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """Return one line for each of the first SHOWN differences, then the number of the others.
-
-    A line is `gain[2]: logged 0.5, recomputed 0.7`.
-    """
+    """Return one line per difference, `gain[2]: logged 0.5, recomputed 0.7`; after SHOWN lines, a count."""
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "
@@ -73,10 +66,10 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Return the integrity after further checks, whose findings come first in its details.
+    """Return the integrity after further checks; their problems come first in its details.
 
-    A failed check makes it a mismatch. A check that is inconclusive on another configuration makes it unverifiable at
-    best.
+    A failed check makes the integrity a mismatch. A check that is inconclusive on another configuration turns verified
+    into unverifiable.
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
     untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
@@ -87,13 +80,13 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Return the recomputed metrics, and as logged those that only training or its author could supply."""
+    """Return the recomputed metrics together with the logged metrics of ONLY_IN_TRAINING."""
     kept = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """Yield (metric, site, logged, recomputed) of every metric that can be recomputed."""
+    """Yield (metric, site, logged, recomputed) for every metric that can be recomputed."""
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         again = recomputed.sites.get(name, ())
@@ -113,7 +106,7 @@ def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
 
 
 def _is_gross(difference: FigureDifference) -> bool:
-    """Return whether both values exist and differ by more than any configuration explains."""
+    """Return whether both values exist and differ by more than any configuration can explain."""
     before, after = difference.logged.value, difference.recomputed.value
     return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
 

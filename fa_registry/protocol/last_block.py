@@ -1,8 +1,8 @@
 """Depth utility of a method whose last block learns from the exact gradient.
 
-Beating frozen blocks proves nothing about such a method's rule if one deep last block does the work. The margin is
-therefore over the higher of two controls: frozen, and ladder_1 by bp, which trains only the last block. Without
-ladder_1 D3 cannot pass.
+If one deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. The
+margin is therefore measured over the higher of two controls: frozen, and ladder_1 by bp, which trains only the last
+block. Without ladder_1, D3 cannot pass.
 """
 
 from __future__ import annotations
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
 
 CONTROL = "ladder_1"
 TEXT = "of the control whose last block alone is trained (ladder_1)"
-SHOWN = 10  # seeds listed by number
+SHOWN = 10  # number of seeds that a sentence lists
 STATE = "LAST BLOCK"  # state of a finding that would pass if the control existed
-EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact, regardless of the card
+EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact; the card does not matter
 
 Controls = Mapping[tuple[str, int], RunRecord]
 
 
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
-    """Return the ladder_1 controls by bp without penalty, by (setting identity, seed).
-
-    The control with the highest accuracy counts. A control that is no evidence is left out.
-    """
+    """Return (setting identity, seed) → proven ladder_1 control by bp with the highest accuracy."""
     found: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
@@ -42,20 +39,16 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
 
 
 def is_exact_on_top(record: RunRecord) -> bool:
-    """Return whether the credit is the gradient at site L, but not backpropagation at every site.
-
-    This is measured by the batch's cosine, regardless of the card. A single site with a cosine does not show
-    backpropagation.
-    """
+    """Return whether the credit is the gradient at site L, but not backpropagation at every site."""
     row = record.measurements.sites.get("gamma_batch", ())
     known = [reading.value for reading in row if reading.value is not None]
     if record.spec.method == "bp" or not row or row[-1].value is None or row[-1].value <= EXACT:
         return False
-    return len(known) == 1 or min(known) <= EXACT
+    return len(known) == 1 or min(known) <= EXACT  # a cosine at only one site does not show backpropagation
 
 
 def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
-    """Return the ladder_1 control's reading if it must be beaten; None if the frozen control's must."""
+    """Return the ladder_1 reading if it exceeds the frozen one and the credit at site L is the gradient."""
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))

@@ -1,4 +1,4 @@
-"""Remark on multiple comparisons: how many methods are compared at once and which still clear."""
+"""Remark on multiple comparisons: how many methods are compared at once, and which still clear."""
 
 from __future__ import annotations
 
@@ -14,16 +14,11 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield how many methods are compared with frozen controls, and which clear by Holm's procedure.
+    """Yield a remark: how many methods are compared, and which of them also clear by Holm's procedure.
 
-    Each comparison is a chance to clear by luck: of 18 methods exactly at the limit at least one clears in 37 % of
-    audits. The verdict of a method is not adjusted, because it would depend on the other methods in the audit.
-
-    Args:
-        runs: judged by one edition.
-
-    Yields:
-        One remark for the report; nothing if fewer than two margins have an interval.
+    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: of 18
+    methods exactly at the limit, at least one clears in 37 % of audits. Verdicts are not adjusted, because the verdict
+    of a method would then depend on the other methods in the audit. All `runs` are judged by one edition.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:
@@ -50,7 +45,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
 
 def _p_value(finding: Finding) -> float:
-    """Return the one-sided p-value of the margin against the limit, by the interval's t distribution."""
+    """Return the one-sided p-value of the margin against the limit, from the t distribution."""
     df = finding.seeds - 1
     half = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold

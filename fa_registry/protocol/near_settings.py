@@ -1,4 +1,4 @@
-"""Specifications whose numbers differ by less than NEAR: two settings in name, one in effect."""
+"""Specifications that differ only in numbers, each by at most NEAR: in effect the same setting."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from typing import Any
 from fa_registry.records import RunSpec
 
 NEAR = 0.01  # largest difference, as a share of the larger number
-SEEDED = ("seed", "weights")  # fields that differ between the runs of one setting
+SEEDED = ("seed", "weights")  # fields that may differ between the runs of one setting
 
 
 def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR.
-
-    Empty if they are the same except for the seed, or differ in anything else.
-    """
+    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR."""
     first, second = dict(_fields(one)), dict(_fields(other))
     if first.keys() != second.keys():
         return {}
+    # the seed is not a field here, so specifications that differ only in the seed have no differences
     differing = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
     return differing if all(_is_near(*pair) for pair in differing.values()) else {}
 
 
 def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
-    """Return the part that two specifications share if they differ only in numbers."""
+    """Return the specification with every number replaced by a placeholder."""
     return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
 
 
@@ -58,9 +56,6 @@ def _is_near(one: Any, other: Any) -> bool:
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
-    """Return the differences as text: `learning_rate 0.0010000001 instead of 0.001`.
-
-    The second number belongs to the other specification.
-    """
+    """Return text such as `learning_rate 0.0010000001 instead of 0.001` (other specification last)."""
     named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

@@ -1,4 +1,4 @@
-"""The closed set of comparisons that an edition may use. Rules are data and cannot add code."""
+"""All comparisons that an edition may use. Rules are data and cannot add code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class Operator:
-    """A comparison and how a report describes the *required* side of the limit.
+    """A comparison with a limit; `describe` is the text of the *required* side of the limit.
 
     `compare` takes the observed reading, the threshold and the reference.
     """
@@ -29,12 +29,8 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed > threshold, both in the metric's unit; not on the limit itself.
-
-    An observed value that is no longer finite is above every limit. Without a value the result is None, with the
-    reason. `reference` is unused.
-    """
-    if observed.not_finite:
+    """Fire if observed > threshold, both in the metric's unit; undecided (None) without a value."""
+    if observed.not_finite:  # above every limit
         return LimitCheck(True)
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -42,10 +38,9 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed < threshold, both in the metric's unit; not on the limit itself.
+    """Fire if observed < threshold, both in the metric's unit; undecided (None) without a value.
 
-    Without a value the result is None; a value that is not finite has none: no run collapsed because it exploded
-    (tests/protocol/test_engine.py). `reference` is unused.
+    A value that is not finite counts as no value: no run collapsed because it exploded (tests/protocol/test_engine.py).
     """
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -53,10 +48,9 @@ def below(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed − reference < threshold; not at the required margin itself.
+    """Fire if observed − reference < threshold; undecided (None) if one of the values is missing.
 
-    Observed and reference are fractions 0..1, the threshold is in percentage points. Without one of the values the
-    result is None. Source: D3 of arXiv 2606.21126.
+    Observed and reference are fractions 0..1, the threshold is in percentage points. Source: D3 of arXiv 2606.21126.
     """
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference

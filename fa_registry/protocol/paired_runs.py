@@ -1,4 +1,4 @@
-"""A run with its frozen control or stated accuracy, and with its other seeds."""
+"""A run together with its frozen control or stated frozen accuracy, and with its other seeds."""
 
 from __future__ import annotations
 
@@ -21,35 +21,33 @@ BY_HAND = "stated by the author when the run was adopted, not measured here"
 SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
 OTHER_SET = "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples: it is from another set"
-WHOLE = 0.01  # largest deviation of a count from a whole number: accuracies may have been stored as float32
+WHOLE = 0.01  # largest allowed deviation of a count from a whole number: accuracies may be stored as float32
 SHOWN = 10
-COUNTED = ("complete", "diverged")  # without the diverged runs, a method would be judged only by its better seeds
+COUNTED = ("complete", "diverged")  # without diverged runs, only the better seeds of a method would count
 
 
 @dataclass(frozen=True)
 class ControlReference:
-    """The value that a run is compared with and its origin: the control's run id, or a text."""
+    """The value that a run is compared with, and its origin: the control's run id, or a text."""
 
     reading: Reading
     run_id: str = ""
     text: str = "of the frozen control"
     doubt: str = ""
-    """why the control's value is not proven; empty if it is"""
+    """why the control's value is not proven; empty if it is proven"""
 
     @property
     def stated(self) -> bool:
-        """Return whether there is a value that this audit did not prove."""
+        """Return whether the value exists but this audit did not prove it."""
         return self.reading.value is not None and bool(self.doubt or not self.run_id)
 
 
 @dataclass(frozen=True)
 class RunWithControl:
-    """A run with its frozen control.
+    """A run with its frozen control, if there is exactly one of the same setting and seed.
 
     Args:
-        record: the run.
-        frozen: the frozen control of the same setting and seed, if there is one.
-        rivals: frozen controls of that setting and seed if several differ; `frozen` is None then.
+        rivals: the frozen controls of that setting and seed if several differ; `frozen` is None in that case.
         last_block: the control of that setting and seed that trains only the last block; see protocol.last_block.
     """
 
@@ -64,10 +62,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Return why its accuracy cannot be that of the whole test set.
-
-        Empty if it can, or if the size of the test set is not known.
-        """
+        """Return why the accuracy cannot be that of the whole test set; empty if no reason is known."""
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -75,7 +70,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Return why its frozen control is not proven; empty if it is, or if there is no control."""
+        """Return why the frozen control is not proven; empty if it is proven or does not exist."""
         if self.control:
             return ""
         if self.rivals:
@@ -109,14 +104,13 @@ class Margins:
     """Margin over the frozen controls over seeds: accuracy − frozen accuracy, in percentage points.
 
     Args:
-        mean: mean margin; None if no seed counts.
-        interval: Student's t interval of the differences by seed at level `confidence`; None for fewer than two seeds.
+        mean: None if no seed counts.
+        interval: Student's t interval of the differences by seed; None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether a frozen accuracy is stated by the author or of an unproven control. Then nothing is paired:
-            `stated_difference`.
-        other_set: whether some accuracy cannot be of the whole test set.
-        confidence: level of the interval.
+        stated: whether a frozen accuracy was stated by the author or a control is not proven. The difference is then
+            computed without pairing (`stated_difference`).
+        other_set: whether an accuracy cannot be that of the whole test set.
         by_seed: seed → its margin.
         accuracy: the mean accuracy, a fraction.
         chance: 1 / number of classes; None if not recorded.
@@ -136,10 +130,9 @@ class Margins:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one method in one setting.
+    """The seeds of one method in one setting, with cached results that all its runs share.
 
-    Results are cached for all runs of the group, which may be large. `look` is the number of this interim analysis (1 =
-    first audit of this seed set); see look_confidence.
+    `look` is the number of this interim analysis (1 = first audit of this seed set); see look_confidence.
     """
 
     cases: tuple[RunWithControl, ...]
@@ -151,17 +144,14 @@ class SeedGroup:
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """Return the run that counts instead of this one.
-
-        None if this run counts, or repeats the run that does.
-        """
+        """Return the run that counts instead of this one; None if this run counts or repeats that run."""
         counted = self.counted[case.record.spec.seed].record
         same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
         return None if same else counted
 
     @cached_property
     def margins(self) -> Margins:
-        """Return the group's margin over its controls: which seeds count, the mean, and the interval."""
+        """Return the margin over the controls: the seeds that count, the mean and the interval."""
         accuracies: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
         left_out, doubts, trained_alone = [], [], []
@@ -197,7 +187,7 @@ class SeedGroup:
         )
 
     def _repeated(self) -> Iterator[str]:
-        """Yield the runs of each seed that do not count."""
+        """Yield for each seed with several runs which run counts and which do not."""
         others: dict[int, list[str]] = {}
         for case in self.cases:
             if self.counted[case.record.spec.seed] is not case:
@@ -207,17 +197,14 @@ class SeedGroup:
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
-    """Return the first SHOWN items as text and the number of the rest.
-
-    Every run of a large group repeats this text.
-    """
+    """Return the first SHOWN items as text, then the number of the others."""
     rest = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
     return [*text, f"{rest} more {what}".strip()] if rest > 0 else text
 
 
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
-    """Return why a run does not count; empty if it does."""
+    """Return why a run does not count; empty if it counts."""
     if not is_intact(case.record):
         return "its metrics do not match the recorded files"
     if case.record.status not in COUNTED:
@@ -229,10 +216,7 @@ def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlRefere
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Return why adopted weights that already counted under another seed do not count again.
-
-    Weights that are new are added to `weights`.
-    """
+    """Return why adopted weights do not count again; a new weights file is added to `weights`."""
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
@@ -240,7 +224,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Yield for the frozen accuracies that this audit did not prove who stated them."""
+    """Yield who stated the frozen accuracies that this audit did not prove."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -260,16 +244,12 @@ def _estimated(
     one_sample: float | None,
     confidence: float,
 ) -> Margins:
-    """Return the margins over seeds.
-
-    Args:
-        one_sample: None if every reference was measured here; else the accuracy that one test sample contributes.
-    """
     if not accuracies:
         return Margins(None, None, (), tuple(notes), confidence=confidence)
     seeds = tuple(sorted(accuracies))
     ours = {seed: 100 * accuracies[seed] for seed in seeds}
     theirs = {seed: 100 * references[seed] for seed in seeds}
+    # one_sample is None if every reference was measured here, else the accuracy that one test sample contributes
     if one_sample is None:
         difference = paired_difference(ours, theirs, confidence)
     else:
@@ -302,11 +282,11 @@ def chance_of(record: RunRecord) -> float | None:
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
-    """Return the accuracy of a guess if it is the same for all records; else NaN."""
+    """Return the accuracy of a guess if it is the same for all records, else NaN."""
     chances = {chance_of(record) for record in records}
     return (chances.pop() if len(chances) == 1 else None) or math.nan
 
 
 def whole(count: float) -> bool:
-    """Return whether a number may be a number of samples."""
+    """Return whether a number can be a number of samples."""
     return abs(count - round(count)) <= WHOLE

@@ -1,4 +1,4 @@
-"""The closed set of reductions of a run's metric to one number, and the metric's name by epoch."""
+"""All ways to reduce a run's metric to one number, and the name of that number by epoch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from fa_registry.records import Measurements, Reading
 
 LEAST_NORM = 1e-12  # lower bound of a divisor, as for growth in protocol.md §1
-SiteReading = tuple[Reading, int | None]  # the reading, and the site it was read at
+SiteReading = tuple[Reading, int | None]  # the reading and its site
 
 
 def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
-    """Return the reading of a metric (`quantity`) that the reduction `how` finds, and its site 0..L.
+    """Reduce the metric `quantity` to one reading and its site 0..L.
 
-    The reading is in the metric's own unit, and N/A if the metric was not measured. The site is None for a scalar, and
-    if nothing was measured. `how` is a name of NAMES; an edition with another name is refused when it is read.
+    The reading is in the metric's unit, and N/A if the metric was not measured. The site is None for a scalar and for a
+    metric that was not measured. `how` is one of NAMES; the reader of editions refuses other names.
     """
     absent = Reading(None, f"{quantity} was not measured")
     if how == "scalar":
@@ -24,21 +24,18 @@ def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
 
 
 def trajectory(quantity: str, how: str) -> str:
-    """Return the metric in RunRecord.trajectory that has the same number by epoch; empty if none has."""
+    """Return the name in RunRecord.trajectory of this number by epoch; empty if there is none."""
     name = TRAJECTORIES.get(how, "").format(quantity)
     return HEADLINES.get(name, name)
 
 
 def last_site(row: Sequence[Reading]) -> SiteReading:
-    """Return the reading at site L, also if it has no value."""
+    """Return the reading at site L, even if it has no value."""
     return row[-1], len(row) - 1
 
 
 def max_over_sites(row: Sequence[Reading]) -> SiteReading:
-    """Return the largest reading; a site that is not finite comes first.
-
-    A site without a value (growth at site 0) is skipped.
-    """
+    """Return the largest reading, or the first that is not finite; sites without a value are skipped."""
     broken = [site for site, reading in enumerate(row) if reading.not_finite]
     known = [site for site, reading in enumerate(row) if reading.value is not None]
     if broken:
@@ -50,8 +47,9 @@ def max_over_sites(row: Sequence[Reading]) -> SiteReading:
 def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
     """Return the largest reading divided by the first: the growth of the stream since the embedding.
 
-    Every site needs a value. This is not the growth from block to block, whose maximum can be small in a stream that
-    grows steadily (tests/protocol/test_rules.py distinguishes the two). Source: the release before arXiv 2606.21126.
+    Every site needs a value. The growth from block to block is another metric: its maximum can be small in a stream
+    that grows steadily (tests/protocol/test_rules.py distinguishes the two). Source: the release before arXiv
+    2606.21126.
     """
     largest, site = max_over_sites(row)
     for place, reading in ((site, largest), *enumerate(row)):
@@ -61,11 +59,11 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
 
 
 def end_share(row: Sequence[Reading]) -> SiteReading:
-    """Return the relative change of the mean over sites without its first or last site, 0 to ∞.
+    """Return the relative change, 0 to ∞, of the mean over sites if its first or last site is left out.
 
-    The larger of the two changes counts; a change of sign is a change by more than 1. The site is the end that carries
-    the mean. "First" and "last" refer to the sites with a value, which need not be 0 and L. The paper's fa and dfa:
-    .996 at site 3, 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
+    The larger of the two changes counts, with the site that was left out. A change of sign is a change by more than 1.
+    Only sites with a value are considered, so the first and last need not be 0 and L. For the paper's fa and dfa the
+    result is .996 at site 3 and 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:

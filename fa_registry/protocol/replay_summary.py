@@ -1,4 +1,4 @@
-"""Sentences on what the replays of an audit prove, and which measurements are as logged."""
+"""Sentences about what the replays of an audit prove and which measurements were only logged."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from collections.abc import Sequence
 
 from fa_registry.records import Check, Integrity, RunRecord
 
-WHOLE, FIRST = (
-    "whole training",
-    "first steps",
-)  # subjects of a Check, as training.replay and training.replay_from_seed write them
+WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks by training.replay and replay_from_seed
 AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return what is proven of a group's training, `1 of 3 seeds replayed whole; first 8 steps of all`.
-
-    Args:
-        integrities: one per run.
-    """
+    """Return what the replays of a group prove, `1 of 3 seeds replayed whole; first 8 steps of all`."""
     first = [
         check for one in integrities for check in one.checks if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
@@ -47,16 +40,16 @@ def series_label(integrities: Sequence[Integrity]) -> str:
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
-    """Return the end of a caption that states which values by epoch are as logged; empty if none are."""
+    """Return `series_label` as the last sentence of a caption; empty if no values are as logged."""
     label = series_label(integrities)
     return f" Values by epoch are {label}." if label else ""
 
 
 def as_logged(record: RunRecord) -> str:
-    """Return `, as logged` for a first firing of a run whose values by epoch were not all recomputed."""
+    """Return `, as logged` if some values by epoch were not recomputed, else empty."""
     return ", as logged" if series_label([record.integrity]) else ""
 
 
 def _whole(integrity: Integrity) -> Check | None:
-    """Return the check of a run that was replayed whole and agrees."""
+    """Return the check of a whole replay that agrees, if there is one."""
     return next((one for one in integrity.checks if (one.subject, one.outcome) == (WHOLE, "agrees")), None)

@@ -1,7 +1,4 @@
-"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds.
-
-Each step produces the Finding that pages print.
-"""
+"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds."""
 
 from __future__ import annotations
 
@@ -23,14 +20,11 @@ from fa_registry.statistics import far_value, level_text, look_confidence, scatt
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """Outcome of a rule of limits, with outcome, state and guard as in a Finding.
+    """Outcome of a rule of limits; `outcome`, `state` and `guard` are as in a Finding.
 
     Args:
-        outcome: the finding's outcome.
-        state: the finding's state.
         fires: whether the rule fires; None if this is unknown.
-        reason: why it is unknown.
-        guard: the guard's reading if it fired.
+        reason: why this is unknown.
         shown: index in `Rule.conditions` of the condition that a finding shows.
     """
 
@@ -45,15 +39,16 @@ class RuleOutcome:
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
     """Return whether a rule of limits fires.
 
-    First the leading condition or an alternative must fire, then the guard is checked, then the further conditions. The
-    rule is not applicable if neither the leading condition nor an alternative fires and one of them has no value, or if
-    the guard has no value. A further condition is checked only if all before it fire. Of a guard with two conditions,
-    one without a value is ignored.
+    The rule fires if the leading condition or an alternative fires, the guard does not fire, and every further
+    condition fires. If the guard fires, the outcome is a warning. Further conditions are checked in order until one
+    does not fire. If a guard has two conditions and one has no value, only the other is used.
+
+    The rule is not applicable in three cases: the leading condition or an alternative has no value and none of them
+    fires; the guard has no value; or a further condition that is checked has no value.
 
     Args:
-        rule: the rule.
         readings: one per condition of `rule.conditions`, in their order and units.
-        reference: the value that the leading condition is compared with.
+        reference: the value with which the leading condition is compared.
     """
     readings = list(readings)
     alternatives = [
@@ -68,12 +63,12 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
         if leading.fires is None:
             return RuleOutcome("not_applicable", "", None, leading.reason)
         return _unknown(readings[0], rule.conditions[unknown[0]], alternatives[unknown[0]])
-    readings = [readings[shown], *readings[len(alternatives) :]]  # leading, also, guards
+    readings = [readings[shown], *readings[len(alternatives) :]]  # order: leading, also, guards
     guards = [
         (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
     known = [one for one in guards if one[2].fires is not None]
-    if guards and not known:  # without its guard the reading may be noise: it neither passes nor fails
+    if guards and not known:  # without its guard the reading may be noise, so the rule neither passes nor fails
         return _unknown(readings[0], guards[0][0], guards[0][2])
     if known and all(comparison.fires for *_, comparison in known):
         condition, reading, _ = known[0]
@@ -97,7 +92,7 @@ def fired_word(rule: Rule, shown: int) -> str:
 
 
 def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
-    """Return the readings of all the rule's conditions at one moment."""
+    """Return the readings of all conditions of the rule at one moment."""
     return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
 
 
@@ -116,10 +111,10 @@ NOT_FOLLOWED = Reading(None, "not followed by epoch")
 
 
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
-    """Return the first epoch (0: initialisation) at which every condition of the rule fires.
+    """Return the first epoch (0: initialisation) at which every condition of the rule fires, or None.
 
-    None if there is none, if the rule needs a reference, other seeds or a metric that is not recorded by epoch, or if
-    the run was adopted: an adopted run was measured only at its end.
+    None also if the rule needs a reference, other seeds or a metric that is not recorded by epoch, or for an adopted
+    run, because only its end was measured.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None
@@ -136,7 +131,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
-    """Return whether the rule fires on one epoch's measurements; None if they do not suffice."""
+    """Return whether the rule fires on one epoch's measurements; None if this cannot be decided."""
     return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
 
 
@@ -151,8 +146,7 @@ def finding(
 
     Args:
         text: the observed value, as the sentence states it.
-        limits: the requirement, if it is not that of the rule's conditions.
-        more: other fields of the Finding.
+        limits: the requirement; by default that of the rule's conditions.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -177,16 +171,14 @@ def finding(
 
 
 def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
-    """Return the limits of all conditions except the one at the index `shown`."""
+    """Return the limits of all conditions except the condition at the index `shown`."""
     others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
     return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
 
 
 def required(rule: Rule) -> str:
-    """Return the requirement as text.
-
-    It is met if every alternative is kept, or one of the further conditions; the guard is always required.
-    """
+    """Return the requirement as text."""
+    # the leading condition and all alternatives must be kept, or one of the further conditions; the guard always
     kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
     either = " or ".join([kept, *map(named_limit, rule.also)])
     guarded = " or ".join(map(named_limit, rule.guards))
@@ -243,10 +235,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
-    """Turn a pass into a warning if the reference is stated or the accuracy is of another set.
-
-    A fail stays a fail.
-    """
+    """Turn a pass into a warning: its reference is stated, or its accuracy is of another set."""
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 
@@ -273,7 +262,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         reason = not_counted(counted)
         return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
     margins = group.margins
-    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # no run passes on other seeds' margins
+    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
         return finding(
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
@@ -308,7 +297,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Return a sentence on the seed that is far from the others; empty if there is none."""
+    """Return a sentence about the seed that is far from the others; empty if there is none."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
@@ -320,7 +309,7 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
 
 
 def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
-    """Return outcome, state, and the sentence's text on the estimate."""
+    """Return outcome, state, and the text about the estimate."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"

@@ -25,18 +25,16 @@ class Edition:
     """A versioned set of rules.
 
     Args:
-        name: with its variant, `2026-05:strict`.
+        name: with the variant, if any: `2026-05:strict`.
         title: its requirements in one line.
-        source: source of the edition.
-        fail_if: a run fails if every rule of any one list fires.
-        rules: the rules in the order of the pages.
+        fail_if: lists of rule codes; a run fails if every rule of one list fires.
+        rules: the rules in the order in which pages show them.
         digest: SHA-256 of its file.
-        strict: a run fails if any gating rule fires.
+        strict: whether a run fails if any gating rule fires.
         labels: labels of the verdict's outcomes that differ from verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
-        based_on: the built-in edition that a user's file names, else the one that shares most rules; empty if none
-            does, and for a
-            built-in edition.
+        based_on: the built-in edition that a user's file names, else the built-in edition that shares most rules. Empty
+            if none shares a rule, and for a built-in edition.
     """
 
     name: str
@@ -52,12 +50,12 @@ class Edition:
 
     @property
     def shipped(self) -> bool:
-        """Return whether it is this installation's own file; changed thresholds are recorded as overrides."""
+        """Return whether the file is built in; changed thresholds do not matter, see `overrides`."""
         return digests().get(self.name) == self.digest
 
     @property
     def reference(self) -> EditionReference:
-        """Return the edition as reports name it, with its differences to the built-in edition."""
+        """Return the edition as reports name it, with its differences from the built-in edition."""
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)
@@ -73,13 +71,12 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
 
     Args:
         name: name, or path of a .toml file; each optionally with `:variant`.
-        overrides: `D1` or `D1.threshold` → the rule's threshold, `D2.gain` → that of its further condition on gain;
-            they are
-            recorded in the edition.
+        overrides: `D1` or `D1.threshold` → threshold of the rule; `D2.gain` → threshold of the rule's further condition
+            on gain. The edition records them.
 
     Raises:
         UnknownName: there is no such edition or variant.
-        InvalidFields: with every wrong field.
+        InvalidFields: lists every wrong field.
     """
     path, variant = _located(name)
     raw, digest = read_toml(path, f"edition {name}")
@@ -93,21 +90,15 @@ def shipped() -> tuple[str, ...]:
 
 @functools.cache
 def shipped_editions() -> tuple[Edition, ...]:
-    """Return all built-in editions in the order of `shipped`."""
     return tuple(load_edition(name) for name in shipped())
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Return the edition of a TOML table, or its variant.
+    """Return the edition of a TOML table, or its variant. Raises InvalidFields with every wrong field.
 
     Args:
-        raw: the TOML table.
-        digest: SHA-256 of the file, which decides whether it is built in.
+        digest: SHA-256 of the file, which decides whether the edition is built in.
         subject: name of the file in error messages.
-        variant: name of the variant, if any.
-
-    Raises:
-        InvalidFields: with every wrong field.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -127,13 +118,8 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
     """Return the edition with other thresholds, which it records.
 
-    Args:
-        edition: the edition.
-        overrides: as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
-            for an accuracy.
-
-    Raises:
-        InvalidFields: with every override that fits no rule.
+    `overrides` are as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
+    for an accuracy. Raises InvalidFields with every override that fits no rule.
     """
     places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, places, edition.name)
@@ -156,11 +142,7 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return the rule with other thresholds.
-
-    Args:
-        changes: (rule, metric of a further condition, or "" for the leading one) → threshold.
-    """
+    """Return the rule with the changes: (rule, further metric, or "" for the leading one) → threshold."""
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

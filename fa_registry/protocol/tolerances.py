@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SAFETY = 10.0  # factor on the largest deviation of docs/measured/configurations.json
-GROSS_SHARE = 0.1  # share of the metric's own size that no configuration deviates by
-GROSS, MOST_GROSS = 1000.0, 0.1  # for values near zero: this factor times the absolute tolerance, but at most this
+GROSS_SHARE = 0.1  # no configuration deviates by more than this share of the metric's own size
+GROSS, MOST_GROSS = 1000.0, 0.1  # near zero: factor on the absolute tolerance, and upper limit of the product
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest deviation that another configuration explains.
-
-    It is |a − b| ≤ max(relative · max(|a|, |b|), absolute).
-    """
+    """The largest deviation that another configuration explains: max(relative · max(|a|, |b|), absolute)."""
 
     relative: float = 1e-6
     absolute: float = 0.0
@@ -24,18 +21,18 @@ class Tolerance:
         return max(self.relative * max(abs(before), abs(after)), self.absolute)
 
     def allows(self, before: float, after: float) -> bool:
-        """Return whether the deviation is within the tolerance."""
         return abs(before - after) <= self.allowed(before, after)
 
     def is_gross(self, before: float, after: float) -> bool:
-        """Return whether no configuration explains the deviation, so that the run's files were changed."""
+        """Return whether the deviation is too large for any configuration: the run's files were changed."""
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(before - after) > max(GROSS_SHARE * max(abs(before), abs(after)), near_zero)
 
 
-# By the first prefix of the metric's name that fits. Source: docs/measured/configurations.json, times SAFETY, and never
-# less than what earlier releases allowed. Cosines and distances pass through zero and are compared absolutely. A norm
-# may be 1e-9: it is compared by its own size, and absolutely only by the float32 rounding of a fitted-away gradient.
+# Prefix of a metric's name → its tolerance; the first prefix that fits is used. Each tolerance is SAFETY times the
+# deviation in docs/measured/configurations.json, and at least that of earlier releases. Cosines and distances may be
+# zero, so their tolerance is absolute. A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of
+# a gradient norm is the float32 rounding error of a sample that is already fitted.
 COUNT = Tolerance()
 TOLERANCES: dict[str, Tolerance] = {
     "gamma_samples": COUNT,
@@ -58,11 +55,11 @@ TOLERANCES: dict[str, Tolerance] = {
     "growth": Tolerance(relative=5e-6),
     "growth_init": Tolerance(relative=5e-6),
     "h_": Tolerance(relative=2e-6),
-    "reference_check": Tolerance(relative=1e-2, absolute=1e-3),  # below the check's own limit only rounding remains
+    "reference_check": Tolerance(relative=1e-2, absolute=1e-3),  # values below the check's limit are rounding errors
 }
 DEFAULT = Tolerance()
 
 
 def tolerance_of(name: str) -> Tolerance:
-    """Return the tolerance of a metric by the prefix of its name."""
+    """Return the tolerance of a metric according to the prefix of its name."""
     return next((tolerance for start, tolerance in TOLERANCES.items() if name.startswith(start)), DEFAULT)

@@ -1,4 +1,4 @@
-"""Computation of a verdict from findings. Exit code, MLflow tag and every page use it."""
+"""Computation of a verdict from findings, for the exit code, the MLflow tag and every page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
 PROVISIONAL = "PROVISIONAL"  # state of a finding that may change when the evidence is complete
-SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # mildest first
+SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # outcomes, least severe first
 NOT_JUDGED = "NOT JUDGED"
 TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
@@ -18,14 +18,14 @@ TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
     """Return the verdict of one run with its flags.
 
-    It is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
+    The verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
 
     - fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method does not match its card.
-    - incomplete: something is missing or broke, and the rest does not already fail.
-    - warn: something fired, could not be decided, or was waived. A missing finding is never a pass.
+    - incomplete: something is missing or crashed, and the run does not already fail.
+    - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
-    A run whose metrics do not match its recorded files is judged by no rule: NOT JUDGED, incomplete. The branches below
-    are in the order of precedence; the truth tables of two editions are in tests/protocol/test_verdict.py. Source:
+    If a run's metrics do not match its recorded files, no rule judges the run: NOT JUDGED, incomplete. The order of the
+    branches below is their precedence. The truth tables of two editions are in tests/protocol/test_verdict.py. Source:
     arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
     """
     if not is_intact(record):
@@ -56,10 +56,8 @@ def is_intact(record: RunRecord) -> bool:
 
 
 def _flag(finding: Finding) -> str:
-    """Return `D1` if it fires, else with its state: `D2 noisy`, `D3 undecided`, `D3 waived`.
-
-    A rule that fires on a substitute metric, which only FAProtocol allows, is marked too: `D3 provisional`.
-    """
+    """Return the rule if it fires, such as `D1`, else the rule with its state, such as `D3 undecided`."""
+    # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
     word = "waived" if finding.outcome == "waived" else finding.state
@@ -67,7 +65,7 @@ def _flag(finding: Finding) -> str:
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict of several seeds: the most severe one, with the flags of all seeds."""
+    """Return the verdict of several seeds: the most severe verdict, with the flags of all seeds."""
     of_seeds = list(verdicts)
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])
@@ -78,10 +76,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(word: str, flags: Sequence[str]) -> str:
-    """Return the label with its flags, such as `FAIL(D1+D3)` or `WARN(D1; D3 waived)`.
-
-    A state belongs to one rule only. After a colon the flags are a list: `needs walk-back: a, d`.
-    """
+    """Return the label with its flags: `FAIL(D1+D3)`, `WARN(D1; D3 waived)`, `needs walk-back: a, d`."""
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]
     fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
@@ -90,10 +85,7 @@ def verdict_label(word: str, flags: Sequence[str]) -> str:
 
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:
-    """Return 0 if all pass, 1 if a run fails, 3 if something is incomplete or tampered with.
-
-    A warning counts as a pass.
-    """
+    """Return 0 if all pass or warn, 1 if a run fails, 3 if something is incomplete or tampered with."""
     outcomes = {verdict.outcome for verdict in verdicts}
     if integrity_failed or "incomplete" in outcomes:
         return 3

@@ -1,4 +1,4 @@
-"""Waivers: decisions of a person that a finding does not count, with reason, name and end."""
+"""Waivers: a person decides that a finding does not count, with reason, name and end."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from fa_registry.records import Finding, RunRecord, Waiver
 TEXTS = ("rule", "reason", "author")
 DATES = ("date", "expiry")
 WHERE = ("run", "method")
-LEAST_RUN = 6  # characters; a shorter prefix of a run id may match runs that the waiver's author does not know
+LEAST_RUN = 6  # characters of a run id; a shorter prefix may match runs that the author does not know
 WAIVABLE = ("fail", "warn")
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """Return the waivers of a TOML file.
+    """Return the waivers of a TOML file. Raises InvalidFields with every wrong field of every waiver.
 
     Each `[[waiver]]` has rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
-    whose expiry is before `today` is returned as expired: it has no effect and is shown.
-
-    Raises:
-        InvalidFields: with every wrong field of every waiver.
+    whose expiry is before `today` is returned as expired: it has no effect but is shown.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
@@ -42,7 +39,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
-    """Return the finding, waived if it failed or warns and a waiver in force matches it."""
+    """Return the finding, as waived if it failed or warns and a waiver in force matches it."""
     if finding.outcome not in WAIVABLE:
         return finding
     for waiver in waivers:
@@ -53,14 +50,14 @@ def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Fi
 
 
 def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tuple[str, ...]:
-    """Return a remark for every waived rule that no loaded edition has, such as a misspelt one."""
+    """Return a remark for every waived rule that no loaded edition has, such as a misspelt rule."""
     known = {rule.code for edition in editions for rule in edition.rules}
     names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known)
     return tuple(f"a waiver without effect: {unknown_name_text('rule', name, known)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return a remark for every waiver in force that matches no run, such as a misspelt one."""
+    """Return a remark for every waiver in force that matches no run, such as a misspelt run id."""
     methods = {record.spec.method_label for record in records}
     idle = [
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
@@ -73,12 +70,10 @@ def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tup
 
 
 def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
-    """Return whether a waiver matches a run.
-
-    `method` is the label of the reports, `dfa+pen λ=0.01`: a waiver for dfa does not match its other variants.
-    """
+    """Return whether a waiver matches a run."""
     if waiver.run:
         return record.run_id.startswith(waiver.run)
+    # `method` is the label of the reports, `dfa+pen λ=0.01`: a waiver for dfa does not match other variants of dfa
     return bool(waiver.method) and record.spec.method_label == waiver.method
 
 

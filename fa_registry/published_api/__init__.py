@@ -1,7 +1,4 @@
-"""Entry points for models outside the registry: FAProtocol, diagnose (both published) and alignment.
-
-`alignment` measures Γ of a user-supplied credit rule.
-"""
+"""Entry points for models outside the registry: the published FAProtocol and diagnose, and alignment."""
 
 from fa_registry.published_api.alignment import Alignment, alignment
 from fa_registry.published_api.diagnosis import DiagnosisReport, diagnose

@@ -1,7 +1,4 @@
-"""alignment: Γ of a user-supplied credit rule on a user-supplied model, per site, with its null.
-
-The metrics that Γ depends on are included.
-"""
+"""Γ of a user-supplied credit rule on a user-supplied model, per site, with its null."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
-# of the printed table
+# of the table that str() returns
 COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
@@ -26,14 +23,14 @@ COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_nu
 class Alignment:
     """Metrics of a credit rule on one batch.
 
-    Γ is computed from each sample's credit and gradient in float64 without clamping. It is N/A if the reference is noise or not
-    the gradient.
+    Γ is computed from each sample's credit and gradient in float64 without clamping. Γ is N/A if the reference is noise
+    or is not the gradient.
 
     Attributes:
         sites: names of sites 0..L.
         measured: every metric, or the reason why it has no value.
         draws: number of draws of the null.
-        reference: how the reference gradient was computed, if not by the model's backward pass.
+        reference: how the reference gradient was computed; empty if by the model's backward pass.
     """
 
     sites: tuple[str, ...]
@@ -56,7 +53,7 @@ class Alignment:
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """Return one line per site, the aggregates, and every reason once."""
+        """Return one line per site, the aggregates, and each distinct reason once."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
@@ -85,14 +82,14 @@ def alignment(
 ) -> Alignment:
     """Return Γ of `credit` at every site of `model`.
 
-    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. Weights, their gradients, modes and
-    random generators are restored, also if `credit` fails.
+    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. Weights, their gradients,
+    modes and random generators are restored, even if `credit` fails.
 
     Args:
         model: an nn.Module, or a model returned by `adapt`.
         batch: x (N, …), y (N,) int64.
-        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; row i depends on sample i alone. An
-            entry is None if the rule has no credit there. Its scale does not matter.
+        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape. Row i depends only on sample
+            i. An entry is None if the rule has no credit at that site. The scale does not matter.
         sites: see `adapt`, like skip, readout and gradient; ignored if the model is adapted.
         draws: number of draws of the null.
         fresh: fresh(model, x, y, generator): the same rule with newly drawn feedback, for the null.

@@ -1,7 +1,4 @@
-"""diagnose: the four-diagnostic entry point of the published code, judged by its first release.
-
-The edition is 2026-04:first-release; the published name is kept.
-"""
+"""Four diagnostics of one model, as in the published code, judged by the edition of its first release."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.training.input_validation import Batch, Checks
 
 EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as in the published report
-# (flag of the report, metrics that its rule judges, text in the verdict if it fires)
+# (flag of the report, metrics that its rule judges, text in the verdict if the rule fires)
 FLAGS = (
     ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
     ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
     ("stability_high", ("stability_mid",), "cross-batch stability high"),
     ("below_frozen", ("accuracy", "margin_pp"), "frozen baseline not beaten"),
 )
-LINES = (  # flag, title and text printed by str()
+LINES = (  # flag, title and text that str() returns
     ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
     ("reference_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
     ("stability_high", "cross-batch stability", "{stability:.3f} at site {layer}"),
@@ -39,15 +36,14 @@ LINES = (  # flag, title and text printed by str()
 
 
 class Thresholds(dict[str, float]):
-    """The limit of every rule, by flag; the published names are attributes.
+    """The limit of every rule, by flag. Published names are attributes, None if no rule has the flag.
 
-    An attribute is None if no rule of the edition judges its flag.
     Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
     """
 
     @property
     def h_norm_explosion_ratio(self) -> float | None:
-        """Return the largest growth of the residual stream, a ratio."""
+        """Return the largest allowed growth of the residual stream, a ratio."""
         return self.get("residual_exploded")
 
     @property
@@ -57,31 +53,30 @@ class Thresholds(dict[str, float]):
 
     @property
     def stability_drift_ceiling(self) -> float | None:
-        """Return the largest mean pairwise cosine of the batches' gradients."""
+        """Return the largest allowed mean pairwise cosine of the batches' gradients."""
         return self.get("stability_high")
 
     @property
     def frozen_acc_margin_pp(self) -> float | None:
-        """Return the smallest gain of accuracy over the frozen baseline, in percentage points."""
+        """Return the smallest required gain of accuracy over the frozen baseline, in percentage points."""
         return self.get("below_frozen")
 
 
 @dataclass(frozen=True)
 class DiagnosisReport:
-    """Results of four diagnostics of one model. If a value is None, the `remarks` contain its reason.
+    """Results of four diagnostics of one model. If a value is None, `remarks` contains the reason.
 
     Args:
-        residual_norms: ‖h_l‖, l = 0..L; lower median over the first batch's samples (torch.median), as published. Medians of the
-            registry are midpoints.
+        residual_norms: ‖h_l‖, l = 0..L; lower median over the first batch's samples (torch.median), as published.
+            Medians of the registry are midpoints.
         bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch; lower median, as above.
         stability_layer: ⌊L/2⌋.
         cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer`.
-        notes: the caller's notes.
         remarks: sentences about missing values and findings.
-        thresholds: flag → the limit of its rule in the rule's unit (ratio, norm, cosine, percentage points); also by the
-            published names, `thresholds.g_norm_floor`.
-        flags: flag → whether it fires; None if it could not be judged or was skipped. Each flag is also a property, under the
-            built-in and the published name.
+        thresholds: flag → the limit of its rule in the rule's unit (ratio, norm, cosine, percentage points). The
+            published names work too: `thresholds.g_norm_floor`.
+        flags: flag → whether it fires; None if the flag could not be judged or was skipped. Each flag is also a
+            property, under the built-in and the published name.
     """
 
     method_name: str
@@ -104,10 +99,7 @@ class DiagnosisReport:
 
     @property
     def residual_exploded(self) -> bool | None:
-        """Return whether growth exceeds its limit.
-
-        By default this is growth over the whole stream; in `2026-04` and later editions it is growth in one block.
-        """
+        """Return whether the growth that the edition uses (whole stream or one block) exceeds its limit."""
         return self.flags.get("residual_exploded")
 
     @property
@@ -150,7 +142,7 @@ class DiagnosisReport:
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """Return the verdict, one line per diagnostic, and one per remark."""
+        """Return the verdict, one line per diagnostic, and one line per remark."""
         name = f"{self.method_name}: " if self.method_name else ""
         lines = [f"{name}{self.verdict}", *(f"  {line}" for line in self._lines())]
         return "\n".join(
@@ -187,16 +179,17 @@ def diagnose(
 ) -> DiagnosisReport:
     """Judge residual growth, reference floor, cross-batch stability and frozen baseline of one model.
 
-    One sample, or one class in all batches, causes an EvidenceWarning. Source: the release before arXiv 2606.21126.
+    A batch of one sample, or one class in all batches, causes an EvidenceWarning. Source: the release before arXiv
+    2606.21126.
 
     Args:
         model: as for FAProtocol.
-        eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published. Norms are of the first batch, and ‖g‖ is of
-            its mean loss, so the floor depends on its N, as published.
+        eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published. Norms are those of the first batch.
+            As published, ‖g‖ is the gradient of the mean loss of that batch, so the floor depends on N.
         headline_acc: fraction of a whole test set.
         frozen_baseline_acc: fraction of a whole test set.
-        edition: name or .toml file of the edition. By default growth is that of the whole stream, max ‖h_l‖ / ‖h_0‖ > 50, as in
-            the published report; `2026-04` judges it block by block.
+        edition: name or .toml file of the edition. By default growth is that of the whole stream, max ‖h_l‖ / ‖h_0‖ >
+            50, as in the published report; `2026-04` judges growth block by block.
 
     Raises:
         InvalidFields: names all wrong arguments.
@@ -235,7 +228,7 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
-    """Return every flag; None if no rule of the edition judges it, or if it is undecided."""
+    """Return every flag; None if no rule of the edition judges the flag, or if it is undecided."""
     fires = {"fail": True, "pass": False}
     flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
@@ -257,7 +250,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Return the checks of the call, not yet finished, so that warnings refer to the caller of `diagnose`."""
+    """Return the checks of the call, not yet finished: warnings must refer to the caller of `diagnose`."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, given = checks.network(model), checks.batches(eval_batches)
@@ -268,7 +261,7 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Return the edition without the rules that it skips without a frozen accuracy, and remarks on these."""
+    """Return the edition without rules that it skips if no frozen accuracy is given, and remarks on them."""
     if frozen is not None:
         return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
@@ -323,7 +316,7 @@ def _of_sites(measurements: Measurements) -> list[str]:
 
 
 def _of_findings(audit: RunAudit, stability: Reading) -> list[str]:
-    """Return every finding that is not a pass, except for a missing stability, which has a remark already."""
+    """Return every finding that is not a pass, except a missing stability, which already has a remark."""
     return [
         finding.sentence
         for finding in audit.findings

@@ -1,4 +1,4 @@
-"""FAProtocol: the published code's entry point; its users only have to change an import."""
+"""FAProtocol, the published code's entry point. Its users only have to change an import."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ ZERO = (
 class FAProtocol:
     """Scale stability D1, reference validity D2 and depth utility D3 of one model, by edition 2026-05.
 
-    Norms are lower medians over samples (torch.median), as published. The registry's medians are midpoints, so with an even N
-    the two differ by at most the gap between the two middle samples. One sample, or labels of one class, are measured with an
-    EvidenceWarning. Source: arXiv 2606.21126.
+    Norms are lower medians over samples (torch.median), as published. The registry's medians are midpoints. For an even
+    N the two differ by at most the gap between the two middle samples. One sample, or labels of only one class, cause
+    an EvidenceWarning. Source: arXiv 2606.21126.
 
     Args:
-        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch; use
-            `fa_registry.adapt` for other models.
+        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual
+            branch; use `fa_registry.adapt` for other models.
         x_eval: the eval batch, (N, …).
         y_eval: (N,).
-        d2_eps: d2_eps · d2_factor is the floor of D2. ‖g‖ is of the *mean* cross entropy over the eval batch, as published, so
-            D2 depends on N.
-        d3_margin_pp: percentage points; the report has margin and margin_threshold as fractions, as published.
-        strict: judge as the published code does, FAIL if any rule fires. By default, as in its README and the paper, FAIL if
-            (D1 and D2) or D3, and WARN if D1 or D2 fires alone.
+        d2_eps: d2_eps · d2_factor is the floor of D2. As published, ‖g‖ is of the *mean* cross entropy over the eval
+            batch, so D2 depends on N.
+        d3_margin_pp: percentage points. The report has margin and margin_threshold as fractions, as published.
+        strict: judge like the published code, FAIL if any rule fires. By default, as in its README and the paper, FAIL
+            if (D1 and D2) or D3, and WARN if only D1 or only D2 fires.
 
     Raises:
         InvalidFields: names all wrong arguments.
@@ -83,8 +83,9 @@ class FAProtocol:
                 `provisional` and its verdict at most WARN(D3 provisional).
 
         Returns:
-            The report with the published keys: verdict, test_acc, diagnostics (one table per rule; norms of sites 0..L, growth of
-            blocks 1..L, `margin` as a fraction), remarks, provisional. If a value is None, the remarks contain its reason.
+            The report with the published keys: verdict, test_acc, diagnostics (one table per rule; norms of sites 0..L,
+                growth of blocks 1..L, `margin` as a fraction), remarks, provisional. If a value is None, the remarks
+                contain the reason.
 
         Raises:
             InvalidFields: an accuracy is not a fraction.
@@ -114,11 +115,7 @@ class FAProtocol:
     def summary(report: dict[str, Any]) -> str:
         """Return the report as four lines of text, plus one per remark. Margins are in percentage points.
 
-        Args:
-            report: the result of `run`, also after a JSON round trip.
-
-        Raises:
-            KeyError: the report lacks a key.
+        `report` is the result of `run`, also after conversion to JSON and back. Raises KeyError if a key is missing.
         """
         lines = [f"verdict: {report['verdict']}"]
         for name, text in FORMATS.items():
@@ -138,7 +135,7 @@ class FAProtocol:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
-        # rounded as in the rule, because otherwise margin < margin_threshold could disagree with `fires` at the limit:
+        # Rounded as in the rule. Otherwise margin < margin_threshold could disagree with `fires` at the limit:
         # tests/published_api/test_fa_protocol.py
         margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
@@ -181,7 +178,7 @@ def _fires(finding: Finding) -> bool | None:
 
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
-    """Return the verdict with rules that compare accuracies marked provisional; these cannot pass."""
+    """Return the verdict after marking rules that compare accuracies as provisional; they cannot pass."""
     compared = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [

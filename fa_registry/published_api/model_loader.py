@@ -1,4 +1,4 @@
-"""load_model: load a promoted model from the registry, or from a folder of its files without MLflow."""
+"""Loading of a promoted model from the registry, or from a folder of its files without MLflow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ REGISTERED = "models:/"
 def load_model(model: str | Path, store: str = "") -> LoadedModel:
     """Return the network of a promoted run with its exact weights, its feedback, method, spec and card.
 
-    The network is in eval mode on the CPU. The SHA-256 of every file is checked before the file is read. For a registered model,
-    the card must be the one that the version's source names, and the weights must be those that the run recorded; a tag alone is
-    not trusted.
+    The network is in eval mode on the CPU. The SHA-256 of every file is checked before the file is read. The card of a
+    registered model must be the card that the version's source names, and its weights must be those that the run
+    recorded. A tag alone is not trusted.
 
     Args:
         model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a version.

@@ -1,7 +1,7 @@
 """Measurements of a model on one batch, and the record to judge; shared by FAProtocol and diagnose.
 
-Norms are medians over samples by torch.median, as in the published code: for an even number of samples this is the lower of the
-two in the middle. The registry's metrics are the midpoint of these two, as in NumPy.
+Norms are medians over samples by torch.median, as in the published code. For an even number of samples this is the
+lower of the two middle values, while the registry's metrics are their midpoint, as in NumPy.
 """
 
 from __future__ import annotations
@@ -39,20 +39,17 @@ def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Obs
 
 
 def _lower_median(norms: SiteBySample) -> SiteBySample:
-    """Return the lower median over samples, (sites, samples) → (sites, 1); nan if a sample is nan.
-
-    For four samples it is the second; NumPy's median is between the second and third.
-    """
+    """Return the lower median over samples, (sites, samples) → (sites, 1); nan if a sample is nan."""
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
     """Return the metrics of one batch, and further `scalars`.
 
-    g_norm_mean_ce belongs to the mean loss over *this* batch, as published. `objection` is the reason, from `checked`, why no
-    metric that uses the gradient has a value.
+    g_norm_mean_ce is of the mean loss over *this* batch, as published. `objection` is the result of `checked`: if it is
+    not empty, metrics that use the gradient have no value.
     """
-    # the input of the norm diagnostics, in the form of one sample: the lower median over the samples
+    # the input of the norm diagnostics: the lower median over the samples takes the place of one sample
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms),
         gradient_norms=_lower_median(observation.gradient_norms),
@@ -63,7 +60,7 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     readings: dict[str, Reading] = {}
     for name in (*OURS, *PUBLISHED):
         measures = CATALOG.get(name).measure(observation if name in OURS else median)
-        reason = objection if name != "h_norm" else ""  # the only one that uses no gradient
+        reason = objection if name != "h_norm" else ""  # the only diagnostic that uses no gradient
         sites |= {key: tuple(_withdrawn(reading, reason) for reading in row) for key, row in measures.sites.items()}
         readings |= {key: _withdrawn(reading, reason) for key, reading in measures.scalars.items()}
     sites["g_norm_mean_ce"] = tuple(
@@ -80,7 +77,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
     """Return the share of a batch that the network classifies correctly in eval mode."""
     with torch.no_grad(), eval_mode(network):
-        right = network(x.clone()).argmax(dim=1) == y  # a model may write into its input
+        right = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
     return right.double().mean().item()
 
 
@@ -97,7 +94,7 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
 
 
 def _record(measurements: Measurements, control: str) -> RunRecord:
-    """Return a record with an id, because a frozen accuracy without one counts as that of an adopted run."""
+    """Return a record with an id: a frozen accuracy without an id counts as that of an adopted run."""
     spec = RunSpec("unknown", "unknown", "unknown", seed=0, epochs=0, control=control)
-    integrity = Integrity("trusted", ("not a registry run",))  # both accuracies are the caller's
+    integrity = Integrity("trusted", ("not a registry run",))  # the caller supplies both accuracies
     return RunRecord(control, "unknown", "", "complete", spec, measurements, {}, integrity)

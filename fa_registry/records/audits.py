@@ -33,13 +33,13 @@ class GuardReading:
     quantity: str
     """the guard's metric"""
     crossed: str
-    """the side of the limit that it crossed, an operator of the editions"""
+    """how the observed value crossed the limit, as an operator of the editions (above, below, …)"""
     observed: Reading
     """the observed value"""
     site: int | None = None
     """the site, 0..L; null if the metric is not measured by site"""
     mean: float | None = None
-    """mean of the metric over the sites that count, if `observed` is a share of it; else null"""
+    """mean of the metric over the sites that count, if `observed` is a share of this mean; else null"""
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,23 @@ class Finding:
     title: str
     """title of the rule"""
     outcome: Outcome
-    """pass (it clears); warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error
-    (it crashed); not_applicable (a metric is missing); skipped (the edition allows it); waived
+    """pass (the run clears the rule); warn (noisy, undecided or provisional); fail (the rule fires); error (the rule
+    crashed); not_applicable (a metric is missing); skipped (the edition allows this); waived
     """
     quantity: str
-    """the metric that it judges"""
+    """the metric that the rule judges"""
     observed: Reading
-    """the observed value; with `interval` (low, high) if it is an estimate over the `seeds` runs of the group"""
+    """the observed value; if it is an estimate over the `seeds` runs of the group, `interval` is (low, high)"""
     required: str
     """the limit as text, with its unit"""
     sentence: str
     """required and observed in one sentence"""
     run_id: str
-    """the run it judges"""
+    """id of the judged run in the tracking store"""
     state: str = ""
     """the rule's state, e.g. OK, EXPLODED, AT FLOOR, CONVERGED, NOISY, CLEARS, UNDERCUT, UNDECIDED"""
     gating: bool = True
-    """whether the verdict uses it"""
+    """whether the verdict uses the finding"""
     threshold: float | None = None
     """the limit as a number"""
     site: int | None = None
@@ -75,37 +75,35 @@ class Finding:
     interval: tuple[float, float] | None = None
     """interval (low, high) of the observed estimate"""
     seeds: int = 1
-    """number of runs it was observed over"""
+    """number of runs from which the observed value was computed"""
     reference_run_id: str = ""
-    """run id of the control it was compared with"""
+    """run id of the control with which the run was compared"""
     first_fire: int | None = None
-    """first epoch at which the rule fires; null if it never does or the epochs were not recorded"""
+    """first epoch at which the rule fires; null if the rule never fires or the epochs were not recorded"""
     detail: str = ""
-    """the traceback of an error, or who waived it, when and why"""
+    """the traceback of an error; for a waived finding, who waived it, when and why"""
     stated: bool = False
-    """whether it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control
-    is not proven; over seeds, that of any of them. It is never a pass then, but STATED at best
+    """whether this audit did not prove the frozen accuracy of any of the seeds: the author stated the accuracy, or the
+    frozen control is not proven. Such a finding is never a pass, but STATED at best
     """
     confidence: float | None = None
-    """the level of that interval; null without one, and in reports of older releases, where it was 0.95"""
+    """the level of `interval`; null if there is no interval, and in reports of older releases (0.95)"""
     look: int = 1
-    """number of this interim analysis (1: first audit of this set of seeds); later analyses use a higher confidence
-    level
-    """
+    """number of this interim analysis (1: first audit of these seeds); later analyses use a higher confidence level"""
     further: tuple[FurtherLimit, ...] = ()
     """the limits of the rule's further conditions, those of its guard last"""
     crossed: str = ""
-    """the operator of its leading condition (above, below, below_reference_plus) if the rule fires; empty if it does
-    not, and in reports of older releases
+    """the operator of the leading condition (above, below, below_reference_plus) if the rule fires, else empty; also
+    empty in reports of older releases
     """
     guard: GuardReading | None = None
     """the reading of the rule's guard, if it fired"""
     limit: str = ""
-    """as `required`, without the unit; empty if no edition set one, and in reports of older releases. Editions choose
-    their labels freely, so the meaning of a finding is in its fields
+    """as `required`, without the unit; empty if no edition sets a limit, and in reports of older releases. Programs
+    should read the fields, because editions choose their labels freely
     """
     basis: str = ""
-    """the assumption of its interval over seeds; empty without one, and in reports of older releases"""
+    """the assumption of the interval over seeds; empty if there is none, and in reports of older releases"""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -118,11 +116,11 @@ class Verdict(NotebookRepr):
     """The verdict that follows from the findings."""
 
     outcome: Literal["control", "pass", "warn", "incomplete", "fail"]
-    """outcome, mildest first"""
+    """outcome; the possible values are in order of severity"""
     label: str
     """label on pages, e.g. `FAIL(D1+D3)`"""
     flags: tuple[str, ...] = ()
-    """the rules that fired, or their state: `D1`, `D3 undecided`"""
+    """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
 
 
 @dataclass(frozen=True)
@@ -138,10 +136,10 @@ class RunAudit(NotebookRepr, SpilledFields):
     verdict: Verdict
     """verdict by the leading edition"""
     frozen_run_id: str = ""
-    """run id of the frozen control it was compared with; empty if there is none"""
+    """run id of the frozen control with which the run was compared; empty if there is none"""
     frozen_doubt: str = ""
-    """why no frozen control is the reference: what is not proven, or which controls differ; empty if one is proven, if
-    there is none, and in reports of older releases
+    """what is not proven about the frozen control, or which frozen controls differ; empty if the control is proven or
+    does not exist, and in reports of older releases
     """
 
 
@@ -188,7 +186,7 @@ class Waiver:
     method: str = ""
     """label of a method, for all of its runs; empty if `run` is given"""
     expired: bool = False
-    """whether it had expired at the time of the audit"""
+    """whether the waiver had expired at the time of the audit"""
 
 
 ExclusionKind = Literal["integrity", "ended early", "not trained", "half-written", "broken"]
@@ -204,39 +202,39 @@ class Exclusion:
     name: str
     """name of the run; untrusted text"""
     reason: str
-    """why it cannot be judged"""
+    """why the run cannot be judged"""
     failure: str = ""
     """the traceback of a broken run"""
     method: str = ""
-    """the method's label; empty in reports of older releases, as are the four fields below"""
+    """the method's label; in reports of older releases this field and the next four are empty"""
     setting: str = ""
     """the setting's readable name"""
     spec: RunSpec | None = None
-    """the run's specification; null if it cannot be read"""
+    """the run's specification; null if it could not be read"""
     kind: Literal[ExclusionKind, ""] = ""
     """category of the reason"""
     integrity: Integrity | None = None
-    """the checks of the run's files, if they could be read; reports of older releases have none of these five fields"""
+    """the checks of the run's files; null if the files could not be read"""
 
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run of the store that was not audited although its method and setting were."""
+    """A run in the store that was not audited, although its method and setting were audited."""
 
     run_id: str
     """id of the run in the tracking store"""
     spec: RunSpec
-    """its specification, which equals that of a judged group except for the seed"""
+    """the run's specification, which equals that of a judged group except for the seed"""
     setting: str
     """readable name of the setting"""
     status: str
-    """status in the run's tag, and what in its files contradicts it"""
+    """status in the run's tag, and the contradiction in its files, if any"""
     finished: bool
-    """whether its training ended"""
+    """whether the run's training ended"""
     deleted: bool = False
-    """whether it was deleted in MLflow"""
+    """whether the run was deleted in MLflow"""
     newer: bool = False
-    """whether it was started after the judged run of its specification"""
+    """whether the run was started after the judged run of the same specification"""
 
 
 @dataclass(frozen=True)
@@ -252,31 +250,30 @@ class SelectionSummary:
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
-    """all other runs in the store of a judged method and setting; null in older reports, which did not search for them
-    """
+    """all other runs in the store of a judged method and setting; null in older reports, which do not list them"""
     beside: tuple[OtherRun, ...] | None = None
-    """all runs in the store, judged ones too, whose specification differs from a judged one only by at most 1 % in
-    numbers: settings that were tried as well; null in older reports, which did not search for them
+    """all runs in the store, also judged ones, whose specification differs from a judged one only in numbers, each by
+    at most 1 %; null in older reports, which do not list them
     """
 
 
 @dataclass(frozen=True)
 class RuleDifference:
-    """One difference between the rules that judged and the built-in edition that they are based on."""
+    """One difference between the rules that judged and the built-in edition on which they are based."""
 
     rule: str
     """code of the rule; empty for a field of the edition itself (fail_if, strict, labels)"""
     field: str
     """name of the field; `also gain threshold` for a further condition, `rule` for a rule that only one edition has"""
     shipped: Scalar | None
-    """the value in the built-in edition; null if it has none"""
+    """the value in the built-in edition; null if there is none"""
     this: Scalar | None
-    """the value in this edition; null if it has none"""
+    """the value in this edition; null if there is none"""
 
 
 @dataclass(frozen=True)
 class EditionReference:
-    """The edition that judged, with its differences to a built-in one; any override makes it "modified"."""
+    """The edition that judged, with its differences from a built-in edition."""
 
     name: str
     """name of the edition"""
@@ -289,13 +286,11 @@ class EditionReference:
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
     """`rule.threshold` → the number that was used instead; any override makes the edition modified"""
     shipped: bool | None = None
-    """whether the file is the built-in one of that name in the release that judged; null in older reports, which did
-    not record it
-    """
+    """whether the file is the built-in edition of that name in the release that judged; null in older reports"""
     based_on: str = ""
-    """the built-in edition that a user-supplied one is based on; empty if it shares no rule with any"""
+    """the built-in edition on which a user-supplied edition is based; empty if they share no rule"""
     differences: tuple[RuleDifference, ...] = ()
-    """differences to that edition, overridden thresholds included"""
+    """differences from that built-in edition, including overridden thresholds"""
 
 
 @dataclass(frozen=True)
@@ -315,7 +310,7 @@ class Replay:
     """The runs that the audit replayed completely."""
 
     nonce: str
-    """the reader's number that determined the choice; `--nonce` with it repeats the choice"""
+    """the reader's number that determined the choice; `--nonce` with this number repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
     runs: tuple[ReplayedRun, ...] = ()
@@ -324,7 +319,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class AuditReport(NotebookRepr):
-    """A whole audit: selection, edition and judged runs; its pages are rendered from it alone."""
+    """A whole audit: selection, edition and judged runs. Its pages are rendered only from this record."""
 
     title: str
     """title of the audit"""
@@ -333,9 +328,9 @@ class AuditReport(NotebookRepr):
     edition: EditionReference
     """the leading edition, whose verdicts count"""
     runs: tuple[RunAudit, ...]
-    """every judged run; of several runs of one seed the newest is last"""
+    """every judged run; among several runs of one seed the newest is last"""
     excluded: tuple[Exclusion, ...] = ()
-    """runs that were selected and could not be judged"""
+    """runs that were selected but could not be judged"""
     remarks: tuple[str, ...] = ()
     """further remarks for the reader"""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -347,7 +342,7 @@ class AuditReport(NotebookRepr):
     reproduction: Reproduction | None = None
     """the study's published values compared with these runs; null if the study has no reference.toml"""
     choice: SelectionSummary | None = None
-    """how the runs were chosen; null in reports of older releases (in some only if no study was selected)"""
+    """how the runs were chosen; null in reports of older releases, in some of them only if no study was selected"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA

@@ -1,4 +1,4 @@
-"""Configurations of machines and libraries: their differences, and the checks that these leave open."""
+"""Configurations of machines and libraries: differences, and checks that are inconclusive for them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,14 @@ from fa_registry.text_safety import escape_to_one_line
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # not recorded by older releases
 UNDECIDABLE = "cannot tell here"  # start of an inconclusive check's detail
-# Subjects of the checks that may be inconclusive and then warn.
+# Subjects of checks that may be inconclusive; an inconclusive check warns.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
-LONGEST = 150  # characters of a recorded setting that a message repeats
+LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ.
-
-    Bit equality is required only if there are none.
-
-    Args:
-        logged: a run's conventions. An older run recorded no CONFIGURATION; only SAME_MACHINE is compared then.
-        here: the conventions of this process.
-    """
+    """Return the settings in which two configurations differ; if none, metrics must be bit-equal."""
+    # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != here.get(name)]
 
@@ -40,20 +34,13 @@ def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
 
 
 def _value(name: str, value: Scalar | None) -> str:
-    """Return a setting as text; a number or a digest gets its name."""
+    """Return a setting as text; if it is a number or a digest, with its name."""
     text = escape_to_one_line(str("nothing recorded" if value is None else value)[:LONGEST])
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
 def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
-    """Return an inconclusive check.
-
-    Args:
-        subject: subject of the check.
-        elsewhere: the difference, as `described_difference` returns it.
-        found: what the check found.
-        more: further fields of the Check.
-    """
+    """Return an inconclusive check; `elsewhere` is a result of `described_difference`."""
     return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
 
 

@@ -1,6 +1,6 @@
-"""Type checks of the fields of provenance.json and feedback/card.json that are read again.
+"""Type checks of the fields that are read from provenance.json and feedback/card.json.
 
-Numbers that determine how much an audit has to compute or keep in memory have a largest value.
+A number that determines how much an audit computes or keeps in memory has an upper limit.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ def is_table_of(kind: Is) -> Is:
     return lambda value: is_table(value) and all(map(kind, value.values()))
 
 
-OWN_LOOP = "own_loop"  # in the provenance of runs from a user's own training loop only
-MOST_EPOCHS = 1_000_000  # longest series
+OWN_LOOP = "own_loop"  # only in the provenance of runs from a user's own training loop
+MOST_EPOCHS = 1_000_000  # length of the longest series
 MOST_SAMPLES = 2**40
 MOST_DRAWS = 1_000  # draws of the feedback for one null
 MOST_BATCH = 1_000_000
-# Fields of a run's specification. training.task checks the options before it draws a network or a feedback state.
+# Fields of a run's specification. training.task checks the options before it initialises a network or feedback.
 SPEC: Mapping[str, Is] = {"seed": is_whole, "epochs": Within(0, MOST_EPOCHS)}
 RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
 CONVENTIONS: Mapping[str, Is] = {
-    "threads": Within(1, 2**20),  # training.devices.threads_refused limits how many are used
+    "threads": Within(1, 2**20),  # training.devices.threads_refused limits the threads that are used
     "gamma_null_draws": Within(1, MOST_DRAWS),
     **dict.fromkeys(("eval_samples", "test_samples", "classes"), Within(0, MOST_SAMPLES)),
 }

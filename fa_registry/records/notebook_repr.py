@@ -1,4 +1,4 @@
-"""Display of a record in a notebook: as HTML once the pages' code is loaded, else as plain text."""
+"""Display of a record in a notebook: as HTML if the code of the pages is loaded, else as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One measured number, and a series of them; a number that does not exist has a reason."""
+"""One measured number, and a series of such numbers. If a number does not exist, the reason is stored."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, overload
 from fa_registry import jsonio
 
 WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
-NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # start of the reason of readings that depend on it
-NOT_CHECKED = "the gradient cannot be checked"  # start of the reason of readings that depend on the check
-NOT_FINITE = "not finite"  # start of the reason if the value was computed and is inf or nan
+# Each of these is the start of a reason. The first two are reasons of all readings that depend on the gradient.
+NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"
+NOT_CHECKED = "the gradient cannot be checked"
+NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
@@ -36,18 +37,17 @@ class Reading:
 
     @classmethod
     def of(cls, value: float) -> Reading:
-        """Return the reading of a computed float; inf and nan become N/A with that reason."""
+        """Return the reading of a computed float; inf and nan become N/A with the reason NOT_FINITE."""
         number = float(value)
         return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})")
 
     @property
     def not_finite(self) -> bool:
-        """Return whether it was computed and is inf or nan."""
+        """Return whether the value was computed and is inf or nan."""
         return tells_not_finite(self.reason)
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[Reading], tuple[float | None, str]]:  # the dataclass's default takes four times as long
+    # the dataclass's default takes four times as long
+    def __reduce__(self) -> tuple[type[Reading], tuple[float | None, str]]:
         return Reading, (self.value, self.reason)
 
     def __json__(self) -> Any:
@@ -76,14 +76,14 @@ def _is_reason(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and bool(value["na"])
 
 
-ALL_THERE: dict[int, str] = {}  # reasons of a series without a gap, as nearly all are; never modified
+ALL_THERE: dict[int, str] = {}  # reasons of a series without gaps; shared by nearly all series, never modified
 
 
 class Series(Sequence[Reading]):
     """Readings by epoch (0 = initialisation) or by site, stored as an array of floats.
 
-    A series is equal to a tuple of the same readings. A registry of 10,000 runs contains twelve million of these
-    readings, which as objects would fill the memory.
+    A series is equal to a tuple of the same readings. A registry of 10,000 runs contains twelve million readings, which
+    would fill the memory as objects.
     """
 
     __slots__ = ("_reasons", "_values")

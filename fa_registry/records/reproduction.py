@@ -1,4 +1,4 @@
-"""Published values and what an audit found for them: one row per published value, with any outcome."""
+"""Published values and the results of an audit: one row per published value, with any outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Published:
     above: float | None = None
     """only a lower bound"""
     never: bool = False
-    """a rule fires on no run"""
+    """whether the published result is that a rule fires on no run"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Margin:
     """The largest difference that still counts as equal."""
 
     size: float
-    """size in the unit of the metric, in decades on scale log10, as a rate for a rule that never fires; 0 for a bound
-    """
+    """size in the unit of the metric; decades on scale log10; a rate for a rule that never fires; 0 for a bound"""
     scale: Literal["linear", "log10"] = "linear"
     """scale of the difference and its size"""
     why: str = ""
@@ -73,7 +72,7 @@ class ReferenceSetting:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published value with its source, the metric it is compared with, and the margin."""
+    """One published value with its source, the metric that is compared, and the margin."""
 
     quantity: str
     """the metric"""
@@ -90,7 +89,7 @@ class PublishedFigure:
     penalty: float = 0.0
     """strength λ of the residual penalty"""
     control: str = "none"
-    """none, or which control it was"""
+    """none, or the name of the control"""
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the method → value"""
     site: str = ""
@@ -100,13 +99,13 @@ class PublishedFigure:
     rule: str = ""
     """code of the rule, for a first fire"""
     factor: float = 1.0
-    """factor that a measured number is multiplied by before the comparison"""
+    """a measured number is multiplied by this factor before the comparison"""
     remark: str = ""
     """further remark for the reader"""
     not_measured: str = ""
-    """why no run here can measure it"""
+    """why no run of this package can measure the value"""
     not_at_hand: str = ""
-    """why the published value could not be looked up; `published` is empty then"""
+    """why the published value could not be looked up; `published` is empty in that case"""
 
     @property
     def label(self) -> str:
@@ -118,10 +117,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference.toml with the values it includes from other studies.
-
-    `digest` is the SHA-256 of the file's bytes.
-    """
+    """A study's reference.toml with values from other studies; `digest` covers all these files."""
 
     study: str
     title: str
@@ -132,17 +128,17 @@ class Reference:
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One run's value for a published one."""
+    """One run's value for a published value."""
 
     seed: int
     """seed of the run"""
     run_id: str
     """id of the run in the tracking store"""
     reading: Reading
-    """its value"""
+    """value of the run"""
     never: bool = False
-    """for a first fire, whether every epoch was recorded and none fired, so that there is no number. Reports of older
-    releases state this only in the reading's reason
+    """for a first fire: true if every epoch was recorded and the rule never fired, so there is no number. Reports of
+    older releases state this only in the reading's reason
     """
 
 
@@ -157,7 +153,7 @@ class FigureVerdict:
     reason: str
     """reason for the outcome"""
     measured: tuple[MeasuredFigure, ...] = ()
-    """one per run of the group it was compared with"""
+    """one per run of the group with which the published value was compared"""
     setting: str = ""
     """readable name of these runs' setting"""
     mean: Reading = Reading(None, "nothing was measured")

@@ -16,14 +16,14 @@ from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
 
-SCHEMA = 2  # 2: several editions a report, series as rows of numbers, failures of diagnostics
+SCHEMA = 2  # since 2: several editions per report, series as rows of numbers, failures of diagnostics
 
 Scalar = str | int | float | bool
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How any method is optimised; the defaults are the paper's (settings of arXiv 2606.21126)."""
+    """Optimisation settings of any method; the defaults are those of the paper, arXiv 2606.21126."""
 
     optimizer: str = "adamw"
     """name of the optimizer"""
@@ -36,7 +36,7 @@ class Recipe:
     batch_size: int = 128
     """samples per batch"""
     credit_norm: str = "rms"
-    """how the credit is normalised before it is used"""
+    """normalisation of the credit before it is used"""
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
@@ -84,9 +84,9 @@ class RunSpec:
         """Return the fields without cached values; another process computes its own."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @cached_property  # read many times while runs are grouped; all that it depends on is frozen
+    @cached_property  # read many times while runs are grouped; all fields are frozen
     def identity(self) -> str:
-        """Return the SHA-256 of the canonical JSON: equal specs are the same run."""
+        """Return the SHA-256 of the canonical JSON; equal specifications are the same run."""
         return jsonio.digest_of(self)
 
     @cached_property
@@ -100,32 +100,26 @@ class RunSpec:
 
     @cached_property
     def seeds(self) -> str:
-        """Return the key that the seeds of one method in one setting share.
-
-        An adopted run has another key than the runs that were trained here.
-        """
+        """Return the key that the seeds of one method in one setting share; adopted runs have another key."""
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     @property
     def method_label(self) -> str:
         """Return the method's label, such as `dfa`, `dfa+pen λ=0.01` or `dfa ladder 2`, or the control's name.
 
-        An adopted run is `dfa adopted`: it is not a seed of the runs that were trained here.
+        The label of an adopted run is `dfa adopted`, because it is not a seed of the runs that were trained here.
         """
         base = self.method if self.control == "none" else self.control
-        if self.control.startswith("ladder"):  # a ladder is trained by its method; the other controls by bp
+        if self.control.startswith("ladder"):  # its method trains a ladder; bp trains the other controls
             base = f"{self.method} {self.control.replace('_', ' ')}"
-        # all digits, so that different λ have different labels: 0.01, 1e-05, 1
+        # all digits, because different λ must have different labels: 0.01, 1e-05, 1
         strength = f"{self.penalty!r}".removesuffix(".0")
         label = f"{base}+pen λ={strength}" if self.penalty else base
         return f"{label} adopted" if self.weights else label
 
     @cached_property
     def label(self) -> str:
-        """Return the label in all tables: `dfa`, `dtp (sigma=0.3)`, `dfa (credit_norm=none)`.
-
-        Two methods of a setting never have the same label.
-        """
+        """Return the label in all tables, such as `dtp (sigma=0.3)`; methods of a setting differ in it."""
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:
@@ -134,12 +128,12 @@ class RunSpec:
 
     @property
     def distinct(self) -> Mapping[str, Scalar]:
-        """Return what differs from the plain method: its options and an unusual credit normalisation."""
+        """Return the options of the method, and its credit normalisation if it is not the default."""
         norm = self.recipe.credit_norm
         return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
 
 
-# One object per identity: ten thousand runs may share ten settings.
+# One object per setting, because ten thousand runs may share ten settings.
 SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionary()
 
 
@@ -152,7 +146,7 @@ class Measurements:
     scalars: Mapping[str, Reading]
     """metric → Reading"""
     conventions: Mapping[str, Scalar] = field(default_factory=dict)
-    """how it was measured (eval batch size and digest, vector convention, threads)"""
+    """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
 
@@ -170,14 +164,14 @@ class SiteSeries:
     epochs: tuple[int, ...]
     """the epochs, in ascending order"""
     sites: tuple[Series, ...]
-    """one row per site (0..L), with an entry per epoch"""
+    """one row per site (0..L), with one entry per epoch"""
 
 
 CheckOutcome = Literal["agrees", "differs", "not possible"]
 CHECK_OUTCOMES = get_args(CheckOutcome)
-# Subjects of checks that the protocol converts to findings.
+# Subjects of checks that become findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
-# Conventions that record the number of classes, and of test samples that are also training samples.
+# Names of two conventions: the number of classes, and the number of test samples that are also training samples.
 CLASSES = "classes"
 SHARED_SAMPLES = "test_samples_in_train"
 
@@ -189,11 +183,11 @@ class Check:
     subject: str
     """subject: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …"""
     outcome: CheckOutcome
-    """whether it agrees with the record"""
+    """whether the run agrees with its recorded files and digests"""
     detail: str = ""
     """description of the result"""
     sealed: bool = True
-    """whether the run recorded what its release, or its author, should have recorded for this check"""
+    """whether the run recorded everything that its release or its author should have recorded for this check"""
     steps: int = 0
     """number of training steps that were replayed"""
     epochs: int = 0
@@ -201,7 +195,7 @@ class Check:
     rows: int = 0
     """number of epochs whose recorded measurements were recomputed, including the initialisation"""
     elsewhere: bool = False
-    """whether it is inconclusive because the configuration is not the run's"""
+    """whether the check is inconclusive because the configuration is not that of the run"""
 
 
 @dataclass(frozen=True)
@@ -227,7 +221,7 @@ class Integrity:
     details: tuple[str, ...] = ()
     """the reasons as text, the most important first"""
     checks: tuple[Check, ...] = ()
-    """other comparisons with the recorded files; one that differs makes the state a mismatch; empty in older reports"""
+    """other comparisons with the recorded files; if one differs, the state is mismatch; empty in older reports"""
     differences: tuple[FigureDifference, ...] = ()
     """every metric that was not reproduced; empty in reports of older releases, which have only the details"""
 
@@ -240,19 +234,19 @@ class Conformance:
     """Whether a run's method matches its card."""
 
     state: str
-    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed, failed: measured by
-    this audit, or a failure that the run's files report; stated: passed according to these files, but not measurable
-    here; unchecked: not measured
+    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed: measured by this
+    audit; failed: measured by this audit or reported in the run's files; stated: passed according to the run's files,
+    but not measurable here; unchecked: not measured
     """
     failures: tuple[str, ...] = ()
-    """one line per property that fails; for stated or unchecked the reason"""
+    """one line per property that fails; the reason if the state is stated or unchecked"""
     architecture: str = ""
-    """the architecture on which it was checked"""
+    """the architecture on which the method was checked"""
 
 
 @dataclass(frozen=True)
 class RunRecord(NotebookRepr, SpilledFields):
-    """One run as the audit sees it."""
+    """One run as the audit reads it from the store."""
 
     SPILLED_FIELDS = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
@@ -261,9 +255,9 @@ class RunRecord(NotebookRepr, SpilledFields):
     name: str
     """readable name of the run; untrusted text"""
     setting: str
-    """readable name of the setting within which it is compared"""
+    """readable name of the setting; runs of one setting are comparable"""
     status: Literal["complete", "diverged", "failed"]
-    """how its training ended"""
+    """how the training ended"""
     spec: RunSpec
     """the run's specification"""
     measurements: Measurements
@@ -271,17 +265,17 @@ class RunRecord(NotebookRepr, SpilledFields):
     trajectory: Mapping[str, Series]
     """headline metric (h_L, g_L, growth_max, accuracy, …) → one Reading per epoch (index = epoch, 0 = init)"""
     integrity: Integrity
-    """whether its metrics were reproduced"""
+    """whether the metrics were reproduced"""
     digests: Mapping[str, str] = field(default_factory=dict)
     """artifact path → SHA-256"""
     feedback: Mapping[str, Any] = field(default_factory=dict)
-    """distribution, shapes, seed and SHA-256 of the feedback matrices; empty if there are none"""
+    """distribution, shapes, seed and SHA-256 of the feedback matrices; empty if the method has none"""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
-    """metric by site (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
+    """metric (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
     conformance: Conformance | None = None
-    """whether its method matches its card; null if no audit checked it, and in older audits"""
+    """whether the method matches its card; null if no audit checked this, and in older audits"""
 
     def __post_init__(self):
         manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)
@@ -293,7 +287,7 @@ class Option:
     """An option of a method or an architecture, as its card declares it."""
 
     default: Scalar
-    """default value; its type is the option's: text, a whole number, a number, true or false"""
+    """default value; its type is the type of the option: text, a whole number, a number, true or false"""
     help: str
     """short description"""
     source: str = ""
@@ -301,12 +295,12 @@ class Option:
     least: float | None = None
     """the smallest value allowed"""
     above: float | None = None
-    """a value that it must exceed"""
+    """the value must be larger than this number"""
     choices: tuple[str, ...] = ()
-    """the values allowed; empty for any"""
+    """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:
-        """Return the problem of a value of the right type; empty if it is valid."""
+        """Return the problem of a value of the right type; empty if the value is valid."""
         if self.choices and value not in self.choices:
             return f"expected one of {', '.join(self.choices)}, found {value!r}"
         if self.least is not None and value < self.least:

@@ -1,7 +1,4 @@
-"""Outcome of every published value for the runs of an audit.
-
-The outcomes are: reproduced, not shown, differs, not comparable, not measured, not at hand.
-"""
+"""Comparison of every published value with the runs of an audit; see REPRODUCTION_OUTCOMES."""
 
 from __future__ import annotations
 
@@ -32,11 +29,11 @@ from fa_registry.records import (
 )
 from fa_registry.statistics import Reported, reported, t_interval, tost
 
-EDITION = "2026-05"  # first fires were published by these rules, regardless of the audit's leading edition
+EDITION = "2026-05"  # its rules gave the published first fires; the leading edition of the audit does not matter
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
-    """Return one row per published value of the reference, in its order."""
+    """Return one row per published value of the reference, in the order of the reference."""
     groups_of_report, edition = groups(report), load_edition(EDITION)
     rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
@@ -85,10 +82,7 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Return mean and std of the measured values for display, over the runs with a number.
-
-    The mean is that of the test's scale.
-    """
+    """Return mean and std of the measured values; the mean is geometric if the test is on scale log10."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
@@ -96,17 +90,15 @@ def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Re
     return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
 
 
-# The runs of an audit that match a published value, and how their experiment differs from the published one.
-
-
+# Runs of an audit that match a published value, and differences between their experiment and the published one.
 Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """Return the group of the figure's method, penalty, control and architecture with fewest differences.
+    """Return the matching group with the fewest differences from the published run, and these differences.
 
-    The second entry lists the differences. Among equals, runs trained here come before adopted ones, then larger groups
-    before smaller ones.
+    A group matches if it has the figure's method, penalty, control and architecture. Among equals, runs trained here
+    come before adopted runs, then larger groups before smaller groups.
     """
     candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
     return min(
@@ -117,10 +109,7 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
-    """Return every group without a recorded difference to the published run.
-
-    The groups may differ in the device, for example.
-    """
+    """Return every matching group without a recorded difference to the published run."""
     return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
 
 
@@ -171,17 +160,8 @@ def _spec(group: Group) -> RunSpec:
     return group.runs[0].record.spec
 
 
-# One run's number for one published value: N/A with the reason if there is none.
-
-
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return a run's value in the unit of the published one.
-
-    Args:
-        figure: the published value.
-        record: the run.
-        rule: rule of the published edition, for a first fire.
-    """
+    """Return a run's value in the unit of the published value; `rule` is given for a first fire."""
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "its logged metrics were not reproduced"), False
@@ -194,10 +174,7 @@ def _number(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
-    """Return the first epoch at which the rule fires, and whether it never fires.
-
-    It never fires only if every epoch has a number.
-    """
+    """Return the first epoch at which the rule fires, and whether it never fires."""
     line = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not line or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not followed by epoch"), False
@@ -205,7 +182,7 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
     if unknown:
         return Reading(None, f"not known for every epoch: {unknown[0]}"), False
-    if epoch is None:
+    if epoch is None:  # every epoch has a number here
         return Reading(None, f"it never fires in {len(line) - 1} epochs"), True
     return Reading(float(epoch)), False
 
@@ -233,16 +210,14 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites; N/A if one site is, since a mean of fewer is another number."""
+    """Return the mean over sites; N/A if a site has no value: a mean over fewer sites is another metric."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
     return Reading.of(math.fsum(reading.value for reading in row) / len(row))
 
 
-# The test of a published value: an equivalence test if it has a margin, one-sided for a bound, a count for `never`.
-
-
+# Test of a published value: an equivalence test if there is a margin, one-sided for a bound, a count for `never`.
 ALPHA = 0.05
 ONE_RUN = "one run has no spread to test with: train two seeds or more"
 
@@ -259,10 +234,7 @@ class Tested:
 
 
 def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
-    """Return the outcome of a published value for the runs of one group.
-
-    These runs repeat the published experiment.
-    """
+    """Return the outcome of a published value for the runs of one group that repeats the experiment."""
     runs = len(measured)
     silent = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
@@ -282,13 +254,10 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> T
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
-    """Return the outcome of `never`, by counting.
-
-    If no run of n fires, 1 − α^(1/n) is the largest rate that 95 % do not exclude (Clopper–Pearson).
-    """
+    """Return the outcome of `never`, by counting the runs that fire."""
     if silent < runs:
         return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
-    rate = 1 - ALPHA ** (1 / runs)
+    rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
     text = f"fires on none of {runs} runs, counted: the rate may be up to {rate:.2f}, the margin is {margin:.2f}"
     return Tested("reproduced" if rate < margin else "not shown", text, Reading(0.0), margin=margin)
 
@@ -315,10 +284,7 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
-    """Return the tested target, the margin, and a remark.
-
-    A published range widens the margin by half of its width.
-    """
+    """Return the target of the test, the margin and a remark."""
     if published.values:
         return reported([_scaled(value, log) for value in published.values]), margin, ""
     if published.mean is not None:
@@ -330,14 +296,11 @@ def _target(published: Published, margin: float, log: bool) -> tuple[Reported | 
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
-    """Return the outcome of a one-sided test at 5 %.
-
-    Reproduced: the whole 90 % interval of the mean is on the right side. Differs: the whole 95 % interval is beyond the
-    bound.
-    """
+    """Return the outcome of a one-sided test at 5 %."""
     below = published.below is not None
     bound = _scaled(published.below if below else published.above, log)
     sign = 1.0 if below else -1.0
+    # reproduced: the whole 90 % interval of the mean is within the bound; differs: the whole 95 % interval is beyond it
     inner, outer = t_interval(measured, 1 - 2 * ALPHA), t_interval(measured, 1 - ALPHA)
     far, near = (inner.high, outer.low) if below else (inner.low, outer.high)
     outcome = "reproduced" if sign * (bound - far) > 0 else "differs" if sign * (near - bound) > 0 else "not shown"

@@ -1,7 +1,4 @@
-"""Reader of reference.toml.
-
-A table states what its values share; a value's own fields take precedence.
-"""
+"""Reader of reference.toml: a table has the fields that its values share; a value may override them."""
 
 from __future__ import annotations
 
@@ -20,12 +17,9 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 
 
 def load_reference(folder: Path) -> Reference:
-    """Return the reference of the study in `folder`.
+    """Return the reference of the study in `folder`, with the neighbouring studies in its field `also`.
 
-    It includes the neighbouring studies that its `also` names; equal values count once.
-
-    Raises:
-        InvalidFields: with every problem of all these files.
+    Equal values count once. Raises InvalidFields with every problem of all these files.
     """
     problems: list[str] = []
     figures: dict[str, list[PublishedFigure]] = {}
@@ -51,10 +45,7 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield the folder's own file, then the files it names, each once, in order.
-
-    Problems of unreadable files are added to `problems`.
-    """
+    """Yield the folder's file, then the files in `also`, each once; add read errors to `problems`."""
     waiting, seen = [folder], set()
     while waiting:
         place = waiting.pop(0)
@@ -115,13 +106,11 @@ def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """Return numbers as floats, however they were typed, so that a record has one canonical text."""
+    """Return numbers as floats, however they were typed: a record must have one canonical text."""
     return tuple(map(float, value)) if kind is list else kind(value)
 
 
-# Schema of reference.toml. Every wrong field is reported at once: a hidden mistake would test the wrong value.
-
-
+# Schema of reference.toml. Every wrong field is an error, because an undetected mistake would test the wrong value.
 TOP = {"title": str, "source": str, "remarks": list, "also": list, "setting": dict, "margin": dict, "table": list}
 SETTING = {
     "architecture": str,
@@ -252,10 +241,7 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
 
 
 def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a value that could not be looked up.
-
-    It must have a reason and no published value.
-    """
+    """Yield the problems of a value that is not at hand: it needs a reason and has no published value."""
     given = sorted({name for name in FORM if name in figure})
     if given:
         yield f"{where}.not_at_hand: expected no published value with it, found {', '.join(given)}"
