@@ -1,1 +1,1 @@
-"""What can be done with a registry, one module a task: for the command line and for Python."""
+"""The commands of the package, one module per command, used by the command line and by Python."""
