@@ -354,9 +354,7 @@ def _tag_runs(
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Tag every judged run with its verdicts, and log its note.
-
-    `forms`: run id → file name → digest of the form."""
+    """Tag every judged run with its verdicts and log its note (`forms`: run id → file name → digest)."""
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
@@ -460,13 +458,13 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return the tags of earlier verdicts by an edition of `tags` with other thresholds.
+    """Return the tags of earlier verdicts by changed thresholds of the editions in `tags`.
 
     Args:
         tags: the run's new verdict tags.
         before: the run's present tags.
     """
-    # With other thresholds, a tag has the edition's tag name, a period and a suffix.
+    # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in before if name.startswith(own) and name not in tags]
 
