@@ -1,7 +1,7 @@
-"""Audit a run of a user-supplied loop: it is recomputed if the auditor trusts its model factory.
+"""Recomputation of a run of a user-supplied loop, if the auditor trusts its model factory.
 
-A factory is code that a file of the store names. It is imported only if the auditor names it too (`--factory`), because
-an untrusted store could name any installed function.
+A file in the store contains the name of the factory function. The function is imported only if the auditor passes the
+same name with `--factory`, because an untrusted store could name any installed function.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def from_factory(path: str) -> nn.Module:
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """Return the record with every metric recomputed that needs no credit, if its factory is trusted.
+    """Recompute all metrics that need no credit, if the factory is trusted; return the record.
 
     Args:
-        factories: trusted factories.
+        factories: names of the trusted factories.
 
     Raises:
-        IntegrityError: its files are not those of one run.
+        IntegrityError: files are missing or do not belong to this run.
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
@@ -110,20 +110,17 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
-    """Return those logged metrics that follow from the weights and the batch alone.
+    """Return the logged metrics that can be recomputed from the weights and the batch."""
 
-    The check of the reference is left out: its first direction is the credit.
-
-    Args:
-        objection: the reason of metrics that cannot have a value; a logged value of one is compared.
-    """
-
+    # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
+    # comparison: a logged value of such a metric is a difference.
     def is_known(reading: Reading) -> bool:
         return reading.value is not None or bool(objection and reading.reason == objection)
 
+    # REFERENCE_CHECK is omitted, because its first direction is the credit
     sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
     scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
-    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # an estimate is sharper along the credit
+    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # the credit makes an estimate more precise
         sites = {name: row for name, row in sites.items() if name in OF_STATES}
         scalars &= OF_STATES
     return dataclasses.replace(
