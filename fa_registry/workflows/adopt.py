@@ -71,9 +71,6 @@ def run_adopt(
         frozen_accuracy: accuracy of the frozen control that was trained elsewhere, as a fraction of the test set.
         name: name of the run; by default the name of a run trained here.
         strict: whether the result's `judge` command gets the option --strict.
-
-    Raises:
-        InvalidFields: lists all invalid arguments; nothing was written.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))

@@ -53,9 +53,6 @@ def run_analyse(
 
     Args:
         name: name of one analysis, or `all`.
-
-    Raises:
-        InvalidFields: lists all invalid arguments; the store was not opened.
     """
     problems: list[str] = []
     wanted = name.replace("_", "-")

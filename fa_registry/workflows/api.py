@@ -1,11 +1,13 @@
 """The commands of the command line as functions with the same names and options, which return objects.
 
 No function prints or ends the process. Progress messages are logged by the logger `fa_registry` at level INFO. Every
-error is a `fa_registry.RegistryError`; its `exit_code` is the exit code of the command.
+error is a `fa_registry.RegistryError`; its `exit_code` is the exit code of the command. If arguments are invalid, every
+function raises InvalidFields, which lists all of them, before it writes anything.
 
 Arguments that several functions share (the default is in brackets):
     study, experiment, run_ids: choose the runs; give one of the three. A study is the name of a built-in study, a
-        study.toml or its folder. A run is given by its id or by the first characters of the id.
+        study.toml or its folder. A run is given by its id or by the first characters of the id. For training and
+        importing, `experiment` is the experiment in which runs are logged.
     epochs, seeds, device, data, scale: replace the study's values, for training and for choosing runs.
     edition: the rules to judge by, as a name or a .toml file [the study's edition].
     thresholds: {rule: number}, replaces thresholds of the edition.
@@ -87,9 +89,7 @@ def train(
         settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}.
         study: name of the study in the run's tags.
         stop_on: rules of `edition`; the run ends when one of these rules fires.
-        experiment: experiment in which the run is logged.
-        checkpoint_every: number of epochs between kept weights, starting with the initial weights [0: only the last
-            weights are kept].
+        checkpoint_every: number of epochs between kept weights, from the initial weights on; 0: only the last weights.
         keep_states: number of training states to keep; from each, an audit can replay the next epoch.
         points: number of points per metric in the store's tables; 0: one per epoch. series.parquet has every epoch.
         force: train even if the store has a finished run.
@@ -103,7 +103,6 @@ def train(
         The run's id, its status and, if it was trained now, its headline metrics.
 
     Raises:
-        InvalidFields: lists all invalid arguments; nothing was written.
         RegistryError: training failed.
 
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
@@ -152,11 +151,10 @@ def study(
     """Train the runs of a study that the store does not have, and wait for runs of other workers.
 
     Args:
-        stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
+        stop_on, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
         keep_states: as for `train` [0: the study's value].
-        executor: an entry point of the group `fa_registry.executors`. `ray` and `submitit` use a cluster [local: one
-            process per run; on a GPU side_by_side if all code is built-in].
-        address: address of the cluster.
+        executor: a name in the entry-point group `fa_registry.executors` [local: one process per run; on a GPU
+            side_by_side if all code is built-in]. `ray` and `submitit` use the cluster at `address`.
         cpus_per_run, gpus_per_run, memory: resources of one run on the cluster; memory as "4GiB".
         dry_run: train nothing and return the Plan.
         no_probe: with dry_run, do not time a training step.
@@ -165,7 +163,7 @@ def study(
         The run ids by outcome, and the errors of failed runs. These errors are not raised.
 
     Raises:
-        InvalidFields: lists all invalid arguments; nothing was written.
+        InvalidFields: arguments are invalid.
 
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -221,8 +219,8 @@ def work(
 ) -> StudyResult:
     """Train the runs of a study that no other worker trains, until no such run remains.
 
-    Any number of workers may run, on any number of machines. The arguments are as for `study`. Unlike `work`, `study`
-    also waits for other workers and logs a run for the study itself.
+    Many workers may run on many machines. The arguments are as for `study`. Unlike `work`, `study` also waits for other
+    workers and logs a run for the study itself.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -285,11 +283,9 @@ def audit(
         strict: judge as the published code does, by edition 2026-05:strict. A run fails if any rule fires.
         trust_logged: judge the logged metrics without recomputing them.
         replay: `auto` retrains one run of every group and every frozen control to the end, and replays 8 steps of the
-            other runs; `all` retrains every run; a number replays this number of steps of every run; `off` replays
-            nothing.
+            other runs; `all` retrains every run; a number replays this number of steps of every run; `off`: no replay.
         nonce: repeats the random choice of retrained runs of an earlier audit [a new nonce].
-        factories: `package.module:function` names of functions that build the models of user-supplied loops; the audit
-            imports no other function.
+        factories: `package.module:function` of each trusted function that builds the model of a user-supplied loop.
         executor, address, cpus_per_run, gpus_per_run, memory: where runs are recomputed, as for `study` [this machine].
 
     Returns:
@@ -297,7 +293,6 @@ def audit(
             run fails, 1: some runs fail, 3: a run is incomplete or not intact).
 
     Raises:
-        InvalidFields: lists all invalid arguments.
         NothingSelected: no finished run is chosen.
         StoreError: the store cannot be used.
 
@@ -340,17 +335,14 @@ def compare(
     """Compare methods (all their seeds) or single runs by the same rules, and write compare.html.
 
     Args:
-        operands: two or more method labels of an audit, or first characters of run ids. The operands are searched in
-            the chosen runs; if none are chosen, in the whole store.
+        operands: two or more method labels or first characters of run ids, searched in the chosen runs [whole store].
         setting: part of a setting's name; needed if the methods ran in several settings.
         recompute: recompute the metrics of the runs first.
 
     Returns:
-        The content of the page (`context`: columns, differing fields, paired differences), the page, and `exit_code`
-            (3: a run is not intact).
+        The content of the page (`context`), the path of the page, and `exit_code` (3: a run is not intact).
 
     Raises:
-        InvalidFields: lists all invalid arguments.
         UsageError: the setting is ambiguous.
         IntegrityError, StoreError: a run or the store cannot be used.
 
@@ -400,7 +392,7 @@ def verify(
 
     Raises:
         UsageError: expected exactly one of report_file, study and run_ids.
-        InvalidFields, NothingSelected, StoreError: as for `audit`.
+        NothingSelected, StoreError: as for `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
     True
@@ -415,14 +407,12 @@ def verify(
 def bundle(
     study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write the newest audit of a study and its runs into one file that `verify` can check.
-
-    The same store gives the same bytes.
+    """Write the newest audit of a study and its runs into one file; the same store gives the same bytes.
 
     Args:
         out: path of the file [STUDY.fa.zip].
-        light: leave out the tensors.
-        sign: a PEM file with a private Ed25519 key.
+        light: omit the tensors. Then `verify` cannot recompute metrics.
+        sign: path of a PEM file with a private Ed25519 key.
         licence: an SPDX identifier.
 
     Returns:
@@ -441,9 +431,7 @@ def bundle(
 
 
 def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", store: str = "") -> ImportResult:
-    """Import the runs of a bundle into a store, with the same specifications and the same files.
-
-    A run that the store already has is not imported again.
+    """Import the runs of a bundle that the store does not have, with the same specifications and files.
 
     Returns:
         `runs` and `present`: id in the bundle → id in the store. `runs` are imported now; `present` were in the store.

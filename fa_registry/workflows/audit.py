@@ -111,9 +111,6 @@ def run_audit(
         adopt: whether to log the audit to the run that `mlflow run` started. False if the study already uses that run.
         early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete. False if the caller passed
             --stop-on.
-
-    Raises:
-        InvalidFields: lists all invalid arguments; the store was not opened.
     """
     editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
     tracker = open_tracker(place.store, create=False, write=True)
@@ -142,11 +139,7 @@ def run_audit(
 def checked_audit(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions (leading edition first), measuring options, waivers and study reference.
-
-    Raises:
-        InvalidFields: lists all invalid arguments.
-    """
+    """Return the editions (leading edition first), measuring options, waivers and study reference."""
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
     waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
@@ -197,11 +190,7 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge the selected runs by the editions; a run that fails its integrity check is not judged.
-
-    Args:
-        editions: the leading edition first.
-    """
+    """Judge the runs that pass their integrity check by the editions, the leading edition first."""
     measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
@@ -271,9 +260,6 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     return dict(sorted({**third_party_cards(), **known}.items()))
 
 
-# Logging an audit: one run with the pages, and tags and notes on every audited run and on the study's run.
-
-
 NO_DIGEST = "not known by which rules: an older release set this tag"
 HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
 RULE = "\n\n---\n\n"  # separates the findings of the newest audit from the study's question, in the study's note
@@ -324,7 +310,7 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Log the audit to its run, to the audited runs and to their study; return the page in MLflow."""
+    """Log the audit to its run, to the audited runs and to their study; return the address of the page."""
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
@@ -447,7 +433,7 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
     Args:
         place: index of the run in the report.
-        before: the run's present tags. Verdict tags of older releases have no digest, so their edition is unknown.
+        before: the run's present tags.
     """
     leading = report.runs[place].verdict
     tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
@@ -458,12 +444,7 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return the tags of earlier verdicts by changed thresholds of the editions in `tags`.
-
-    Args:
-        tags: the run's new verdict tags.
-        before: the run's present tags.
-    """
+    """Return the tags in `before` of verdicts by changed thresholds of the editions in `tags`."""
     # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in before if name.startswith(own) and name not in tags]
@@ -476,11 +457,8 @@ def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
 
 
 def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags fa.first_fire.<rule> according to the leading edition.
-
-    Args:
-        before: the run's present tags. Another edition, with other rules of the same names, may have set them.
-    """
+    """Return the tags fa.first_fire.<rule> according to the leading edition; `before`: the present tags."""
+    # another edition, with other rules of the same names, may have set the present tags
     by = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: by}
     for finding in run.findings:
@@ -492,11 +470,8 @@ def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str
     return tags
 
 
-# A study may have published values, in reference.toml next to its study.toml.
-
-
 def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the published values of the chosen study, or None; add errors to `problems`."""
+    """Return the published values next to the study's study.toml, or None; add errors to `problems`."""
     if not chosen.study:
         return None
     try:

@@ -48,7 +48,7 @@ def judged_again(
     """Judge the report's records by a built-in edition, with the report's overrides and waivers.
 
     Args:
-        looks: `seeds_key` of a group → number of its interim analysis; by default the numbers in the report's findings.
+        looks: `seeds_key` of a group → number of its interim analysis; by default as in the report's findings.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
@@ -66,8 +66,7 @@ def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mappin
     """Judge the report's records again and compare the verdicts and findings with the report's.
 
     Args:
-        same_release: whether the installed code judged the report. If not, a difference is unverifiable instead of a
-            mismatch, because another release may judge differently.
+        same_release: whether the installed code judged the report; if not, a difference is unverifiable.
         looks: as for `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
@@ -116,15 +115,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:SHOWN], *([f"and {rest} more ({len(lines)} in all)"] if rest > 0 else []))
 
 
-# Comparison of the report's records with the runs of the store.
-
-
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
-    """Compare a record of a report with the files of its run, without recomputing metrics.
-
-    Raises:
-        IntegrityError: a file is missing or differs from its recorded digest.
-    """
+    """Compare a record with the files of its run; raise IntegrityError if a file is missing or changed."""
     recorded = read_record(tracker, run)
     wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
     wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
@@ -171,9 +163,6 @@ def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
     return check_record(tracker, tracker.get(record.run_id), record)
 
 
-# Comparison of the audit's pages with the pages rendered again from its report.
-
-
 def is_same_release(audit: StoredRun) -> bool:
     """Return whether the installed code judged and rendered the audit."""
     return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
@@ -217,9 +206,6 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
         return Integrity("unverifiable", (f"{text}; rendered by a user template, cannot be rendered again",))
     whose = f"rendered by {by}; installed here is {here}" if by else "the audit did not record what rendered them"
     return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
-
-
-# Comparison of the tags and pages that an audit wrote to a run.
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:

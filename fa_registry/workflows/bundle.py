@@ -46,18 +46,7 @@ class BundleResult:
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write the newest audit of a study with its runs into one file; the same store gives the same bytes.
-
-    Args:
-        out: path of the file; STUDY.fa.zip by default.
-        light: leave out the tensors; then nothing can be recomputed.
-        sign: path of a PEM file with a private Ed25519 key.
-        licence: an SPDX identifier.
-
-    Raises:
-        UsageError: the study was never audited.
-        IntegrityError: a file differs from its recorded digest; nothing was written.
-    """
+    """Write a bundle; see `api.bundle`."""
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
@@ -78,11 +67,9 @@ def make_bundle(
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
     """Check a bundle without a store or a network.
 
-    The function checks the file and its signature, renders the pages again and judges the records again. If the bundle
-    has the tensors of the runs, it also recomputes the metrics.
-
     Returns:
-        The outcomes for the file, the pages, the verdicts, and each run, in this order.
+        The outcomes for the file with its signature, the pages (rendered again), the verdicts (judged again), and each
+            run (recomputed if the bundle has its tensors).
 
     Raises:
         IntegrityError: the file was changed after it was packed, or its signature is not valid.
@@ -136,7 +123,7 @@ def _tracker(folder: Path) -> MemoryTracker:
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
     """Check that the report judges this run and that its files are as recorded.
 
-    If files were left out, the outcome is `trusted`.
+    If the bundle omits files, the outcome is `trusted`.
     """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
@@ -182,14 +169,9 @@ class ImportResult:
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the runs of a bundle into a store, with the same specifications and the same recorded files.
+    """Import the runs of a bundle that the store does not have; see `api.import_bundle`.
 
-    A run that is already in the store is skipped. To continue an interrupted import, repeat it. The audit is not
-    imported; audit the runs in the new store.
-
-    Raises:
-        IntegrityError: the bundle was changed after it was packed.
-        UsageError: the bundle was made with --light.
+    To continue an interrupted import, repeat it. The audit is not imported; audit the runs in the new store.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)

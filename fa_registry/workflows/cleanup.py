@@ -21,11 +21,8 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import HeartbeatMonitor
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-STATES = {
-    "complete": "FINISHED",
-    "diverged": "FINISHED",
-    schema.STOPPED_EARLY: "FINISHED",
-}  # by the run's status tag
+# status tag of a run → its state in MLflow
+STATES = {"complete": "FINISHED", "diverged": "FINISHED", schema.STOPPED_EARLY: "FINISHED"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,7 @@ KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Return the folder of the resume files of stopped runs.
-
-    Args:
-        registry: the folder that `stores.registry_folder` returns.
-    """
+    """Return the folder of the resume files of stopped runs, inside `stores.registry_folder`."""
     return registry / "resume"
 
 
@@ -68,7 +61,7 @@ def stale_items(
 
     Args:
         tracker: None if no store can be opened.
-        registry: as for `resume_folder`.
+        registry: as returned by `stores.registry_folder`.
         database: path of an sqlite database; checked for a journal.
         pages: folder of pages; checked for half-written pages.
         signs: as for `zombies`.
@@ -130,13 +123,10 @@ def close_zombies(
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """Close a run whose process no longer exists, and keep a final status in its tag.
-
-    A run without a final status gets the status interrupted if a person stopped the run (its state is KILLED), else
-    `as_status`.
-    """
+    """Close a run whose process no longer exists; a run without a final status gets `as_status`."""
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
+        # a person stopped a run with the state KILLED
         status = schema.INTERRUPTED if run.state == "KILLED" else as_status
         tracker.log(run.run_id, tags={schema.TAG_STATUS: status})
     tracker.finish(run.run_id, STATES.get(status, "KILLED"))

@@ -26,11 +26,7 @@ ONE_MACHINE = (
 
 
 def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
-    """Return the resources of the jobs; add errors in the resources or the executor to `problems`.
-
-    Args:
-        device: device of the jobs, as typed; `cuda:1` is a GPU of this machine.
-    """
+    """Return the resources of the jobs; add errors in the resources or the executor to `problems`."""
     resources = JobResources(
         device=device,
         address=str(cluster.address),

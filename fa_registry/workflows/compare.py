@@ -85,9 +85,6 @@ def run_compare(
         texts: method labels or run ids.
         chosen: the runs in which operands are searched; by default the whole store.
         setting: part of a setting's name; needed if the methods ran in several settings.
-
-    Raises:
-        InvalidFields: lists all invalid arguments; the store was not opened.
     """
     problems: list[str] = []
     if len(texts) < 2:
@@ -116,11 +113,7 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Find the runs of every operand in the pool.
-
-    Raises:
-        InvalidFields: lists all operands that were not found.
-    """
+    """Find the runs of every operand in the pool; raise InvalidFields, which lists all unknown operands."""
     problems: list[str] = []
     known = [operand for text in texts if (operand := _operand(text, pool, problems))]
     problems += _twice(known)
@@ -181,10 +174,8 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the operands' runs, the other seeds of their methods, and the frozen controls.
-
-    The other seeds are needed because a rule may use the mean over seeds.
-    """
+    """Return the operands' runs, the other seeds of their methods, and the frozen controls."""
+    # other seeds are needed because a rule may use the mean over seeds
     wanted = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
     }
@@ -207,11 +198,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """Return the runs whose setting's name contains the text.
-
-    Raises:
-        UsageError: no run was found; the message lists the known settings.
-    """
+    """Return the runs whose setting's name contains the text; raise UsageError if there are none."""
     kept = [run for run in pool if text in _setting(run)]
     if not kept:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -243,10 +230,8 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(shown: Sequence[Group]) -> list[str]:
-    """Return one run id per group, with the same seed in all groups if they share a seed.
-
-    MLflow's page compares runs. If the runs have the same seed, the page shows only differences between methods.
-    """
+    """Return one run id per group, with the same seed in all groups if they share a seed."""
+    # if the seeds are equal, MLflow's page shows only differences between methods
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)
     return [runs.get(shared) or next(iter(runs.values())) for runs in by_seed]

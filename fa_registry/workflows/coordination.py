@@ -35,8 +35,6 @@ Attempts = dict[str, list[StoredRun]]
 class StudySnapshot:
     """Copy of a study's runs in this process, which saves one query per specification.
 
-    With many workers, other workers have already trained most specifications.
-
     Attributes:
         alone: whether this process has found no run of another worker in the study.
     """
@@ -166,10 +164,7 @@ def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredR
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the runs of other machines that are marked as running but never had a heartbeat.
-
-    Only a person can find out whether their processes still exist.
-    """
+    """Return the runs of other machines that are marked as running but never had a heartbeat."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
 
 
@@ -200,10 +195,8 @@ def host_of(run: StoredRun) -> str:
 
 
 def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
-    """Raise StoreError if another machine writes to the same sqlite file.
-
-    The locks of a network disk do not protect such a file.
-    """
+    """Raise StoreError if another machine writes to the same sqlite file."""
+    # the locks of a network disk do not protect such a file
     if not sqlite_path(tracker.uri):
         return
     for run in held:

@@ -32,18 +32,12 @@ FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `c
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per data set: name, line, files, missing, decoded.
-
-    `files` and `missing` are numbers. A data set that is `decoded` no longer needs its files.
-    """
+    """Return one row per data set: name, line, numbers of files and missing files, and whether decoded."""
     return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
 
 
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per path that is searched for a data set: name, kind, path, md5, present.
-
-    A file is needed in only one of its kinds.
-    """
+    """Return one row per path that is searched for a data set: name, kind, path, md5, present."""
     folder = data_root(root)
     rows = []
     for called, dataset in _with_files(name).items():
@@ -59,11 +53,7 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 
 
 def make_ready(names: Iterable[str], root: Path | None) -> None:
-    """Decode the files of these data sets, before several processes need them at the same time.
-
-    Raises:
-        IntegrityError: files are missing or changed; lists the problems of all data sets.
-    """
+    """Decode the files of these data sets, before several processes need them at the same time."""
     problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
@@ -104,11 +94,7 @@ def _make(folder: Path) -> None:
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Return one row per check: name, what, ok, found.
-
-    Args:
-        name: by default all data sets that have at least one file below `root`.
-    """
+    """Check the named data set, or all that have a file; return one row per check: name, what, ok, found."""
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]

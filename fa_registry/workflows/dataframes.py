@@ -30,9 +30,6 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
     Headline metrics are rounded to four digits; `series` gives exact values. attrs["units"] and attrs["words"] contain
     the unit and the label of each metric column.
 
-    Args:
-        study, experiment: return only runs of this study, of this experiment; by default all runs.
-
     >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
     """
     tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: study} if study else {})

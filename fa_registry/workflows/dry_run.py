@@ -34,10 +34,8 @@ class SettingPlan:
         methods: names of the methods; `+pen` is added for runs with the residual penalty.
         runs: number of runs and controls.
         complete: number of runs and controls that need no training.
-        seconds: time of all runs from scratch in one process; None if `no_time` or `problem` has a reason.
-        seconds_left: the same for the runs that are not complete.
-        no_time: reason why the setting was not timed.
-        problem: reason why the setting cannot be run.
+        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if there is a reason in
+            `no_time` (the setting was not timed) or in `problem` (the setting cannot be run).
     """
 
     setting: str
@@ -64,10 +62,8 @@ class Plan:
     Attributes:
         `twin`: description of the study variant that the overrides define.
         complete: number of runs and controls that need no training.
-        jobs: number of processes.
         probed: whether training steps were timed.
-        seconds: time of all runs, one after another; None if a setting has no time.
-        seconds_left: the same for the runs that are not complete.
+        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if a setting has no time.
         seconds_by_jobs, seconds_left_by_jobs: the same with `jobs` processes on the cores of this machine.
         waiting: share of the probe's time in which the probe waited for a processor.
     """
@@ -109,11 +105,7 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of a call of `run_study`, without writing anything.
-
-    Raises:
-        InvalidFields: as `run_study` would raise.
-    """
+    """Return the plan of a call of `run_study`, without writing anything."""
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     processes = resources.at_once or default_processes(study.specs)
@@ -163,11 +155,7 @@ def _why_unprobed(probing: bool, executor: str) -> str:
 
 
 def shared(seconds: Iterable[float], lanes: int) -> float:
-    """Return the total time of runs in `lanes` processes, in seconds.
-
-    Args:
-        seconds: the time of each run. The runs start in this order, each as soon as a process is free.
-    """
+    """Return the total time of runs that start in order, each as soon as one of `lanes` processes is free."""
     ends = [0.0] * lanes
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)

@@ -43,8 +43,7 @@ def chosen_editions(
     """Return the editions to judge by, the leading edition first; add errors to `problems`.
 
     Args:
-        own: the study's edition. If `editions` contains it, it is the leading edition; otherwise the first of
-            `editions` is. If no edition is given, only the study's edition judges.
+        own: the study's edition. It is the leading edition if `editions` contains it or if no edition is given.
         thresholds: replacements for thresholds of the leading edition.
     """
     if edition and editions:
@@ -89,10 +88,7 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
 
 
 def signature(edition: EditionReference) -> str:
-    """Return one line that identifies an edition's rules, for a tag, e.g. `2026-05 23d1b7cd`.
-
-    The line also shows whether thresholds were changed and whether the edition is not built-in.
-    """
+    """Return an edition's name, digest and origin and whether thresholds differ, e.g. `2026-05 23d1b7cd`."""
     modified = " modified" if edition.overrides else ""
     text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

@@ -41,9 +41,6 @@ class ForgettableRun:
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
     """Return a description of each of these runs; change nothing.
 
-    Args:
-        run_ids: ids, or their first characters.
-
     Raises:
         InvalidFields: lists every run that must be kept, with the reason.
         UsageError: no id is given, or an id is unknown or ambiguous.
@@ -61,11 +58,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Move all of these runs to MLflow's bin and return their descriptions.
-
-    Raises:
-        InvalidFields, UsageError: as `forgettable`; no run was moved.
-    """
+    """Move all of these runs to MLflow's bin and return their descriptions; see `forgettable`."""
     found = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
     for run in found:

@@ -15,16 +15,12 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.stores import open_tracker
 
-SHOWN = 50  # runs, by default
+SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
-    """Return the record of a run that finished or stopped early.
-
-    Raises:
-        RegistryError: the run has no record; the message contains its status and failure.
-    """
+    """Return the record of a run that finished or stopped early; for other runs, raise RegistryError."""
     from fa_registry.tracking.reader import read_record  # imports torch, which a list of runs does not need
     from fa_registry.workflows.selection import expand_run_id, failure_text
 
@@ -36,9 +32,6 @@ def show(run_id: str, store: str = "") -> RunRecord:
             f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
         )
     return read_record(tracker, run)
-
-
-# The command `list runs`.
 
 
 @dataclass(frozen=True)
@@ -57,12 +50,9 @@ class Listing:
 
 
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
-    """Return the newest runs of a store, filtered by study, method label and status.
+    """Return the newest `limit` runs of a store (0: all), filtered by study, method label and status.
 
-    The values come from tags, parameters and metrics, which an audit does not trust. No file is read.
-
-    Args:
-        limit: largest number of runs; 0: all.
+    The values come from the store's tables, which an audit does not trust. No file is read.
     """
     wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
@@ -109,22 +99,12 @@ def _listed(run: StoredRun) -> dict[str, Any]:
     }
 
 
-# The command `optimize-store`: without statistics, sqlite scans the metrics of all runs for one chart.
-
-
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store, because MLflow does not do so.
-
-    Returns:
-        `store`: the address of the store; `rows`: the number of rows of each large table.
-
-    Raises:
-        UsageError: the store is not a sqlite database. Other databases collect statistics themselves.
-        StoreError: the database is locked.
-    """
+    """Run ANALYZE on a sqlite store; return its address and the number of rows of each large table."""
+    # MLflow does not run ANALYZE. Without its statistics, sqlite scans the metrics of all runs for one chart.
     uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)
     if path is None:

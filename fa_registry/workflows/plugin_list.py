@@ -26,10 +26,7 @@ FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import each third-party plug-in of these kinds in a separate process.
-
-    If that process fails or hangs, disable the plug-in in this process, with the reason.
-    """
+    """Import each third-party plug-in in a separate process; if that fails or hangs, disable the plug-in."""
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
 
@@ -53,11 +50,7 @@ def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, one-line description and file of every plug-in of a kind.
-
-    Raises:
-        UnknownName: there is no such kind.
-    """
+    """Return name, one-line description and file of every plug-in of a kind."""
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
     if family in PLUGGED:
@@ -99,9 +92,6 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
 
     Args:
         family: a key of CATALOGS; by default the first kind that contains the name.
-
-    Raises:
-        UnknownName: there is no such plug-in; the message contains the most similar name.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

@@ -40,8 +40,7 @@ def duration(seconds: float | None) -> str:
 class TimeLeft:
     """Estimator of the remaining time of many jobs, from the epochs trained since the start.
 
-    A job that has not begun is assumed to have the mean length of the other jobs. Epochs that a resumed job trained
-    earlier are not counted.
+    A job that has not begun is assumed to have the mean length of the other jobs.
     """
 
     def __init__(self, jobs: int):
@@ -51,7 +50,7 @@ class TimeLeft:
 
     def report(self, index: int, epoch: int, epochs: int) -> None:
         """Record that a job has trained `epoch` of `epochs` epochs."""
-        first = self._epochs.get(index, (epoch,))[0]
+        first = self._epochs.get(index, (epoch,))[0]  # a resumed job trained these epochs earlier
         self._epochs[index] = (first, epoch, epochs)
 
     def end(self, index: int) -> None:
@@ -75,13 +74,7 @@ def joined(*parts: str) -> str:
 
 
 class Progress:
-    """Context manager that shows the events of an executor.
-
-    Args:
-        title: logged at the start.
-        names: one name per job.
-        text: describes the result of a job.
-    """
+    """Context manager that shows the events of an executor; `text` describes the result of a job."""
 
     def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):
         self._title = title

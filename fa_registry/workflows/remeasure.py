@@ -79,12 +79,7 @@ EPOCHS_A_RUN = 10
 
 @dataclass(frozen=True)
 class RemeasuredRun:
-    """The result for one run: its record, or the reason why there is no record.
-
-    Attributes:
-        redrawn: result of the run's replay, or None.
-        exclusion: reason why there is no record.
-    """
+    """The result for one run: a record and the result of the replay, or the reason for its exclusion."""
 
     run: StoredRun
     record: RunRecord | None = None
@@ -116,9 +111,6 @@ def remeasure_all(
     Args:
         measuring: result of `checked_measuring`.
         opened: opens the tracker in another process; by default by the address of the store.
-
-    Raises:
-        Interrupted: the user or the system requested a stop by a signal.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -126,9 +118,8 @@ def remeasure_all(
     gathered = _with_third_party(
         tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
     )
-    records = compared(
-        tracker, [outcome.record for outcome in gathered if outcome.record]
-    )  # marks runs with equal final weights
+    # mark runs with equal final weights
+    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])
     by_id = {record.run_id: record for record in records}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
@@ -198,8 +189,8 @@ def _part(
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
-    # Third-party code may end its process; this process must return the audit's exit code. Third-party code may also
-    # change functions, so this process computes no built-in metrics after it has imported such code.
+    # Third-party code may end its process or change functions, so it runs in other processes. If this process has
+    # imported such code, built-in metrics are also computed in other processes.
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
         with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
@@ -240,10 +231,7 @@ def _in_one_step(
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
-    """Return the third-party packages that are imported to recompute a run.
-
-    `factories`: whether the audit trusts any model factory of a user-supplied loop.
-    """
+    """Return the third-party packages that are imported to recompute a run."""
     # from spec.json, because the parameters in the store's tables can be edited
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
@@ -394,18 +382,12 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
 
-# Recomputation of one run from its artifacts.
-
-
 def remeasure_run(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
 ) -> tuple[RunRecord, ReplayResult | None]:
     """Recompute a run's metrics, compare them with the logged metrics, and replay its training.
 
-    If `measuring.trust_logged` is set, only the digests of the files are checked.
-
-    Returns:
-        The record, and the result of `replay_from_seed.replay_training` or None.
+    If `measuring.trust_logged` is set, only check the digests of the files.
 
     Raises:
         IntegrityError: a file is missing or differs from its recorded digest.

@@ -30,21 +30,14 @@ def drawn_nonce() -> str:
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the typed nonce, or a new nonce for an empty text.
-
-    Raises:
-        ValueError: the text is not a nonce.
-    """
+    """Return the typed nonce, or a new nonce for an empty text; raise ValueError if it is invalid."""
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
     return typed.lower() or drawn_nonce()
 
 
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
-    """Return the ids of the runs to train again to the end.
-
-    With `all`, these are all runs; with `auto`, one run of every group and every frozen control.
-    """
+    """Return the ids of the runs to train again to the end: all, or one per group and all frozen controls."""
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
     specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
@@ -63,11 +56,7 @@ def ranked(nonce: str, *names: object) -> str:
 
 
 def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
-    """Return the run's records of its epochs, with which a replay is compared.
-
-    Args:
-        ran: number of epochs that the run trained.
-    """
+    """Return the records of a run's `ran` epochs, with which a replay is compared."""
     whole = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
@@ -97,11 +86,7 @@ class SeriesComparison:
         self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
 
     def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences at one epoch as text; empty if there are no differences.
-
-        Args:
-            measured: all measurements of the epoch, or only its losses.
-        """
+        """Return the differences at one epoch as text; `measured`: all its measurements, or only its losses."""
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
         wrong = [

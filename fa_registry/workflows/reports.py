@@ -28,16 +28,7 @@ LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
-    """Render the pages of an audit again; return the written paths.
-
-    Args:
-        file: path of an audit.json; by default USUAL.
-        study: render the newest audit of this study instead.
-
-    Raises:
-        UsageError: `file` and `study` are given, the file does not exist, or the study was never audited.
-        InvalidFields: the pages cannot be written.
-    """
+    """Render the pages of `file` (by default USUAL) or of the newest audit of `study`; see `api.report`."""
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
     problems: list[str] = []
@@ -88,11 +79,7 @@ def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag with the number of the next audit.
-
-    Args:
-        audits: the earlier audits, newest first.
-    """
+    """Return the tag with the number of the next audit; `audits`: the earlier audits, newest first."""
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -102,13 +89,10 @@ def _number(audit: StoredRun) -> int:
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
-    """Return the report of an audit run.
+    """Return the report of an audit run; raise IntegrityError if the report is missing or was changed.
 
     Args:
         again: the command that audits again, for the error message.
-
-    Raises:
-        IntegrityError: the report is missing or differs from its recorded digest.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
@@ -134,11 +118,8 @@ def existing(file: str) -> Path:
     return Path(file)
 
 
-# Reading an audit.json, without torch and MLflow.
-
-
 def load_report(path: Path) -> AuditReport:
-    """Return an audit.json as an AuditReport.
+    """Read an audit.json, without torch and MLflow.
 
     Raises:
         InvalidFields: the file is not a report.
@@ -181,18 +162,11 @@ def _other_schema(found: int) -> str:
     return "a newer release wrote it: update fa_registry"
 
 
-# The command `diff`.
-
-
 DIFFERENT = 1  # as the exit code of diff(1)
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits. `a`, `b`: path of an audit.json, or of the folder with the audit's pages.
-
-    Raises:
-        InvalidFields: lists the audits that cannot be read.
-    """
+    """Compare two audits, each given by the path of an audit.json or of the folder with its pages."""
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:

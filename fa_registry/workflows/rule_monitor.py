@@ -29,17 +29,11 @@ class MonitoredRules:
 
     @property
     def wish(self) -> str:
-        """Rules that may end a run, as text for a tag; empty if no rule may.
-
-        Two runs with equal specifications and equal texts end at the same epoch.
-        """
+        """Rules that may end a run, as text for a tag; empty if no rule may."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
-        """Return the rules for a run with this control.
-
-        No rule ends a control run, because it is not judged and other runs are compared with it.
-        """
+        """Return the rules for a run with this control; no rule ends a control, which other runs need."""
         return self if control == "none" else MonitoredRules(self.edition)
 
 
@@ -82,8 +76,7 @@ class Monitor:
     """Monitor of the rules in one run.
 
     Args:
-        report: sets tags on the run. It is called first with the tags of the edition, then at every epoch in which a
-            rule fires for the first time.
+        report: sets tags on the run, first for the edition, then whenever a rule fires for the first time.
         rows: epochs that were measured before an interruption.
 
     Attributes:

@@ -25,11 +25,9 @@ class RunStatus:
     Values that are not in the tables are None or empty.
 
     Attributes:
-        epoch: the last measured epoch.
-        epochs: the requested number of epochs.
+        epoch, epochs: the last measured epoch, and the requested number of epochs.
         fired: rule → epoch at which the rule first fired.
-        rate: epochs per second.
-        left: remaining seconds.
+        rate, left: epochs per second, and remaining seconds.
         silent: seconds since this process saw a new heartbeat of the run; 0 if it is not running or polled first now.
     """
 
@@ -50,12 +48,7 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the state of a store's runs, for repeated calls.
-
-    Attributes:
-        study: read only runs of this study; empty: all runs.
-        most: read only this number of newest runs.
-    """
+    """Reader of the state of the `most` newest runs of a store, for repeated calls."""
 
     tracker: Tracker
     study: str = ""

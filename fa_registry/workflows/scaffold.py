@@ -45,15 +45,7 @@ class Skeleton:
 
 
 def new(kind: str, name: str, out: str = "") -> Skeleton:
-    """Write the skeleton of a plug-in or a study into the new folder `out`/`name`.
-
-    Args:
-        kind: one of KINDS.
-        out: by default the current folder.
-
-    Raises:
-        InvalidFields: lists all invalid arguments; nothing was written. An existing folder is an error.
-    """
+    """Write the skeleton of a plug-in or a study into the new folder `out`/`name`; `kind`: one of KINDS."""
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)

@@ -26,7 +26,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     Args:
         experiment: experiment of new runs; by default the one that MLFLOW_EXPERIMENT_NAME or `mlflow run
             --experiment-name` names, else `fa_registry`.
-        create: create a missing database. If False, a missing database is an error.
+        create: create a missing database; if False, raise an error.
         write: the command will write. If `create` and `write` are False, the store may be read-only.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
@@ -40,9 +40,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
-    """Write the views of the runs for MLflow's pages and return the address; empty if there are no pages.
-
-    If the store does not respond, log a warning and return an empty text, because the command's work is already done.
+    """Write the views of the runs for MLflow's pages; return the address, or "" if that is impossible.
 
     Args:
         study: only the runs of this study; by default all runs of the experiment.
@@ -67,19 +65,13 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 
 
 def in_browser(uri: str, page: str) -> str:
-    """Return the complete address of a page, on the store's server or on the server of `make ui`.
-
-    Args:
-        page: path of the page; if empty, the result is empty.
-    """
+    """Return the complete address of a page, on the store's server or on the server of `make ui`."""
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def mlflow_run_in_progress() -> str:
-    """Return the id of the run that `mlflow run` began for this process; empty if there is none.
-
-    A run in MLflow's experiment Default is ignored, because the user did not name this experiment.
-    """
+    """Return the id of the run that `mlflow run` began for this process, or ""."""
+    # a run in the experiment Default is ignored, because the user did not name this experiment
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 

@@ -37,14 +37,10 @@ def usable_members() -> dict[str, Diagnostic]:
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
-    """Measure every run with the third-party diagnostics, in separate processes.
-
-    Args:
-        job: measures one run; called in another process.
+    """Measure every run with the third-party diagnostics; call `job` in separate processes.
 
     Returns:
-        One result per run. If the process of a run ended or raised an error, `failures` contains the reason for every
-            third-party diagnostic.
+        One result per run. If its process failed, `failures` contains the reason for every third-party diagnostic.
     """
     found: dict[int, Measurements] = {}
 
@@ -63,11 +59,9 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
-    """Add metrics of third-party diagnostics to a record and compare them with the logged metrics.
+    """Add the metrics `extra` of third-party diagnostics to a record and compare them with `logged`.
 
-    Args:
-        logged: the metrics that the run logged.
-        extra: the metrics to add; a metric with the name of a built-in metric is ignored.
+    A metric with the name of a built-in metric is ignored.
     """
     ours, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))

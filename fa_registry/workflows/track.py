@@ -111,9 +111,6 @@ class TrackedRun:
         Args:
             test_accuracy: accuracy as a fraction of the whole test set, measured by the loop.
             figures: values of loss_train, accuracy_train, penalty.
-
-        Raises:
-            InvalidFields: a value is not valid.
         """
         if self._writer is None:
             raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
@@ -174,10 +171,7 @@ class TrackedRun:
     def _measured(
         self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model; check its reference gradient at every tenth epoch.
-
-        At the end (`epoch` None), check the reference gradient on the whole batch.
-        """
+        """Measure the model; check its reference gradient at every tenth epoch and at the end (epoch None)."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
@@ -232,8 +226,7 @@ def track(
 
     Args:
         model, sites, skip, readout, gradient: as for `adapt`.
-        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64. The paper uses 128 samples of the
-            test set.
+        eval: the batch of all metrics, x (N, …) and y (N,) int64; in the paper 128 samples of the test set.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
             the last site are frozen inside the `with` block. A list gives the names of other blocks or parameters.
@@ -241,8 +234,7 @@ def track(
         credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
         fresh: the credit with new random feedback, for the null, as for `alignment`.
         dataset: name of the data set [`own-` and digits of the digest of `eval`].
-        factory: `package.module:function`, which builds a model of this structure without arguments. An audit with
-            --factory uses it to recompute metrics.
+        factory: `package.module:function` that builds such a model without arguments, for an audit with --factory.
         feedback: the matrices (name → tensor) or the module that the credit uses; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
@@ -286,17 +278,14 @@ def track(
 
 
 def _inner(network: nn.Module) -> nn.Module:
-    """Return the user's model without the adapter."""
     return network.model if isinstance(network, AdaptedNetwork) else network
 
 
 def _name(batch: tuple[Tensor, Tensor]) -> str:
-    """Return a name for unnamed data that contains digits of the batch's digest."""
     return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
 
 
 def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
-    """Return the run's specification."""
     # a control belongs to the runs whose specification differs from the control's only in the method (protocol.grouping)
     parameter = next(inner.parameters(), None)
     return RunSpec(

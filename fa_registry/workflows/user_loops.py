@@ -30,22 +30,12 @@ from fa_registry.training.user_model import UserCreditRule, measured, own_networ
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
 REPORTED = "accuracy, losses and all metrics of its credit are as its author reported them"
-OF_STATES = {
-    "h_norm",
-    "growth",
-    "growth_init",
-    "growth_max",
-    "growth_init_max",
-    "h_L",
-}  # metrics that need no gradient
+# metrics that need no gradient
+OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max", "h_L"}
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the model that `package.module:function` builds without arguments.
-
-    Raises:
-        UsageError: the function fails or returns no model.
-    """
+    """Return the model that `package.module:function` builds; raise UsageError if the function fails."""
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -59,14 +49,7 @@ def from_factory(path: str) -> nn.Module:
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """Recompute all metrics that need no credit, if the factory is trusted; return the record.
-
-    Args:
-        factories: names of the trusted factories.
-
-    Raises:
-        IntegrityError: files are missing or do not belong to this run.
-    """
+    """Recompute all metrics that need no credit, if the factory is one of `factories`; return the record."""
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
     why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"

@@ -63,15 +63,7 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 def run_verify(
     report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
-    """Verify a report, a bundle, or the chosen runs.
-
-    Args:
-        report_file: path of an audit.json or of a bundle.
-        key: public key of the expected signer of the bundle.
-
-    Raises:
-        UsageError: expected either a file or one way to choose runs.
-    """
+    """Verify a report, a bundle, or the chosen runs; see `api.verify`."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
@@ -88,8 +80,7 @@ def run_verify(
 def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
     """Recompute the selected runs, compare the logged metrics, and check the audits of the runs.
 
-    The records of each audit are judged again and its pages are rendered again. A run's verdict tags and attached pages
-    must agree with the results.
+    Each audit is judged and rendered again. A run's verdict tags and attached pages must agree with the result.
     """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
@@ -125,10 +116,7 @@ def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return a mapping from audit id to the runs whose verdict tags this audit wrote last.
-
-    The key is empty for runs whose audit is unknown. Runs without verdict tags are omitted.
-    """
+    """Return a mapping from audit id ("" if unknown) to the runs whose verdict tags this audit wrote last."""
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
     # but not this tag; it is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
@@ -204,10 +192,7 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the runs and artifacts in the store, and judge its records again.
-
-    No metrics are recomputed.
-    """
+    """Compare an audit.json with the runs and artifacts in the store, and judge its records again."""
     report = load_report(path)
     tracker = open_tracker(store, create=False)
     # digest of the JSON, not of the decoded report, to which a later release may have added fields
