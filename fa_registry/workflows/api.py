@@ -103,6 +103,7 @@ def train(
         The run's id, its status and, if it was trained now, its headline metrics.
 
     Raises:
+        InvalidFields: arguments are invalid.
         RegistryError: training failed.
 
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
@@ -284,7 +285,7 @@ def audit(
         trust_logged: judge the logged metrics without recomputing them.
         replay: `auto` retrains one run of every group and every frozen control to the end, and replays 8 steps of the
             other runs; `all` retrains every run; a number replays this number of steps of every run; `off`: no replay.
-        nonce: repeats the random choice of retrained runs of an earlier audit [a new nonce].
+        nonce: hexadecimal digits from an earlier audit; the same digits choose the same runs [new random digits].
         factories: `package.module:function` of each trusted function that builds the model of a user-supplied loop.
         executor, address, cpus_per_run, gpus_per_run, memory: where runs are recomputed, as for `study` [this machine].
 
@@ -293,6 +294,7 @@ def audit(
             run fails, 1: some runs fail, 3: a run is incomplete or not intact).
 
     Raises:
+        InvalidFields: arguments are invalid.
         NothingSelected: no finished run is chosen.
         StoreError: the store cannot be used.
 
@@ -335,7 +337,7 @@ def compare(
     """Compare methods (all their seeds) or single runs by the same rules, and write compare.html.
 
     Args:
-        operands: two or more method labels or first characters of run ids, searched in the chosen runs [whole store].
+        operands: two or more method labels or first characters of run ids, searched in the chosen runs [all runs].
         setting: part of a setting's name; needed if the methods ran in several settings.
         recompute: recompute the metrics of the runs first.
 
@@ -343,6 +345,7 @@ def compare(
         The content of the page (`context`), the path of the page, and `exit_code` (3: a run is not intact).
 
     Raises:
+        InvalidFields: arguments are invalid.
         UsageError: the setting is ambiguous.
         IntegrityError, StoreError: a run or the store cannot be used.
 
@@ -392,7 +395,7 @@ def verify(
 
     Raises:
         UsageError: expected exactly one of report_file, study and run_ids.
-        NothingSelected, StoreError: as for `audit`.
+        InvalidFields, NothingSelected, StoreError: as for `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
     True

@@ -1,6 +1,6 @@
-"""Removal of stale runs, files and processes that killed processes left.
+"""Removal of stale items: runs, files and worker processes that remain after a process was killed.
 
-The command `doctor` lists them, `doctor --repair` removes them, and other commands remove them before they write. An
+The command `doctor` lists stale items. `doctor --repair`, and other commands before they write, remove stale items. An
 item is kept if it names no process, or if its process is alive, on another machine or in another container.
 """
 
@@ -27,7 +27,7 @@ STATES = {"complete": "FINISHED", "diverged": "FINISHED", schema.STOPPED_EARLY: 
 
 @dataclass(frozen=True)
 class StaleItem:
-    """One item that a killed process left.
+    """One run, file or process that remains after a process was killed.
 
     Attributes:
         kind: one of KINDS, a label in the output of `doctor`.
@@ -126,7 +126,7 @@ def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
     """Close a run whose process no longer exists; a run without a final status gets `as_status`."""
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
-        # a person stopped a run with the state KILLED
+        # a run with the state KILLED was stopped by a person
         status = schema.INTERRUPTED if run.state == "KILLED" else as_status
         tracker.log(run.run_id, tags={schema.TAG_STATUS: status})
     tracker.finish(run.run_id, STATES.get(status, "KILLED"))

@@ -23,7 +23,7 @@ from fa_registry.workflows.cluster_options import ONE_MACHINE
 
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two queries for the runs of other workers
-REPORTED = 60.0  # seconds between two log lines that name these runs
+REPORTED = 60.0  # seconds between two log lines that name the runs of other workers
 STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 
@@ -50,7 +50,7 @@ class StudySnapshot:
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """Record whether the next specification was free, that is, not trained by another worker."""
+        """Record whether a specification was free, that is, not trained by another worker."""
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
@@ -123,7 +123,7 @@ def wait_for_others(
 
     Args:
         finished: returns the finished run of a spec, given all its runs; None if there is none.
-        waits: False to return the present state at once.
+        waits: whether to wait; if False, return the present state at once.
 
     Returns:
         The finished runs by identity, the free specs, and the leased specs.

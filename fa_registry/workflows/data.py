@@ -94,7 +94,7 @@ def _make(folder: Path) -> None:
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Check the named data set, or all that have a file; return one row per check: name, what, ok, found."""
+    """Check one data set, or all data sets with files; return one row per check: name, what, ok, found."""
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]

@@ -21,7 +21,7 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
 from fa_registry.workflows.training import kept_text, newest_finished, on_gpu
 
-HERE = ("", "local", "side_by_side")  # executors whose runs this machine trains
+HERE = ("", "local", "side_by_side")  # executors that train runs on this machine
 BUSY = 0.1  # if the probe waits for a processor for a larger share of its time, a remark reports this share
 
 

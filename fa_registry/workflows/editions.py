@@ -88,7 +88,7 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
 
 
 def signature(edition: EditionReference) -> str:
-    """Return an edition's name, digest and origin and whether thresholds differ, e.g. `2026-05 23d1b7cd`."""
+    """Return an edition's name, digest, origin and changes of thresholds, e.g. `2026-05 23d1b7cd`."""
     modified = " modified" if edition.overrides else ""
     text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

@@ -79,7 +79,7 @@ EPOCHS_A_RUN = 10
 
 @dataclass(frozen=True)
 class RemeasuredRun:
-    """The result for one run: a record and the result of the replay, or the reason for its exclusion."""
+    """The result for one run: its record and the result of its replay, or the reason for its exclusion."""
 
     run: StoredRun
     record: RunRecord | None = None
@@ -388,6 +388,9 @@ def remeasure_run(
     """Recompute a run's metrics, compare them with the logged metrics, and replay its training.
 
     If `measuring.trust_logged` is set, only check the digests of the files.
+
+    Returns:
+        The record, and the result of the replay; None if nothing was replayed.
 
     Raises:
         IntegrityError: a file is missing or differs from its recorded digest.

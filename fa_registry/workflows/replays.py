@@ -51,7 +51,7 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def ranked(nonce: str, *names: object) -> str:
-    """Return a pseudo-random sort key; the run with the smallest key is chosen."""
+    """Return a sort key determined by the nonce and the names; the run with the smallest key is chosen."""
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 

@@ -33,7 +33,7 @@ class MonitoredRules:
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
-        """Return the rules for a run with this control; no rule ends a control, which other runs need."""
+        """Return the rules for a run; no rule ends a control, because other runs are compared with it."""
         return self if control == "none" else MonitoredRules(self.edition)
 
 

@@ -86,7 +86,7 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since the first poll; at first, since the run began or resumed."""
+        """Return the epochs per second since the first poll; at that poll, since the run began or resumed."""
         began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == began:
             resumed = run.tags.get(schema.TAG_RESUMED, "")

@@ -86,7 +86,7 @@ def trash_launcher_run(command: str) -> None:
     for earlier in tracker.search({TAG_KIND: LAUNCH}):
         if earlier.state != "RUNNING":
             tracker.discard(earlier.run_id)
-    # The current run cannot be discarded: MLflow 3.17 ends it again after this process and would fail.
+    # The current run is not discarded: MLflow 3.17 ends it again after this process, which fails for a deleted run.
     tracker.adopt(run_id, f"mlflow run: {command}", {TAG_KIND: LAUNCH}, {})
 
 

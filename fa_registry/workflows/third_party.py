@@ -40,7 +40,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
     """Measure every run with the third-party diagnostics; call `job` in separate processes.
 
     Returns:
-        One result per run. If its process failed, `failures` contains the reason for every third-party diagnostic.
+        One result per run. If the run's process failed, `failures` has the reason for every third-party diagnostic.
     """
     found: dict[int, Measurements] = {}
 
