@@ -68,8 +68,8 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
     """Check a bundle without a store or a network.
 
     Returns:
-        The outcomes for the file with its signature, the pages (rendered again), the verdicts (judged again), and each
-            run (recomputed if the bundle has its tensors).
+        The outcomes for the file, the pages (rendered again), the verdicts (judged again), and each run. A run is
+            recomputed if the bundle has its tensors.
 
     Raises:
         IntegrityError: the file was changed after it was packed, or its signature is not valid.
