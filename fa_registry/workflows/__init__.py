@@ -1,1 +1,4 @@
-"""What can be done with a registry, one module a task: for the command line and for Python."""
+"""The commands of the package, one module per command, used by the command line and by Python.
+
+If arguments are invalid, a command raises InvalidFields, which lists all of them, before it writes anything.
+"""

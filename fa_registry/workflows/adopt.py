@@ -1,4 +1,4 @@
-"""The adopt command: import a checkpoint that was trained elsewhere, measure it and log it as a run."""
+"""The adopt command: measure a checkpoint that another program trained and log it as a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
-# Limit of a checkpoint: 16 times the network's float32 weights (float64, averages, optimiser's moments), plus SLACK bytes.
+# Largest checkpoint: 16 times the network's float32 weights (float64, averages, optimiser's moments), plus SLACK bytes.
 MOST_COPIES, SLACK = 16, 2**28
 
 
@@ -38,8 +38,8 @@ class Adoption:
     """Result of `run_adopt`.
 
     Attributes:
-        adopted: False if the store already held the run.
-        absent: why there is no Γ; empty if there is one.
+        adopted: False if the store already contained the run.
+        absent: reason why Γ was not measured; empty if Γ was measured.
         judge: the command that judges the run.
     """
 
@@ -62,18 +62,15 @@ def run_adopt(
     force: bool = False,
     strict: bool = False,
 ) -> Adoption:
-    """Measure a checkpoint and log it as one run; nothing is judged.
+    """Measure a checkpoint and log it as one run, without judging the run.
 
     Args:
-        weights: file of the checkpoint.
+        weights: path of the checkpoint.
         fields: the fields of a run specification, as typed.
-        feedback: file of the feedback state, if any.
+        feedback: path of the feedback state; empty if there is none.
         frozen_accuracy: accuracy of the frozen control that was trained elsewhere, as a fraction of the test set.
-        name: of the run [the name that it would have if it were trained here].
-        strict: whether the command in `judge` of the result judges as the published code does.
-
-    Raises:
-        InvalidFields: names everything that is wrong, before anything is written.
+        name: name of the run; by default the name of a run trained here.
+        strict: whether the result's `judge` command gets the option --strict.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
@@ -116,7 +113,7 @@ def _judge(run_id: str, strict: bool) -> str:
 
 
 def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
-    """Return the result of `read`; if it raises, add what is wrong to `problems` and return None."""
+    """Return the result of `read`; if it raises, add the errors to `problems` and return None."""
     try:
         return read()
     except InvalidFields as error:
@@ -155,26 +152,19 @@ def _never_adopted(spec: RunSpec) -> list[str]:
 
 
 def _most_bytes(spec: RunSpec) -> int:
-    """Return the largest size in bytes of a checkpoint of the spec's network.
-
-    The limit includes the state that training scripts save with the weights.
-    """
+    """Return the largest accepted checkpoint size in bytes, including the optimiser's state."""
     return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
-    """Return the content of the feedback file, checked against its card if it comes from a registry.
-
-    Raises:
-        IntegrityError: the file is not the one that the card describes.
-    """
+    """Return the content of the feedback file; if a registry wrote a card for this file, check it first."""
     held = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return held
     stated = jsonio.read_json(card)
     if not isinstance(stated, Mapping) or "sha256" not in stated:
-        return held  # a card.json that another program wrote
+        return held  # another program wrote this card.json
     digest = jsonio.file_digest(path.resolve())
     if stated["sha256"] != digest:
         raise IntegrityError(
@@ -201,10 +191,7 @@ def _fraction(text: str) -> float | None:
 
 
 def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if the stored run was adopted with other evidence.
-
-    Returning "already adopted" would discard the evidence that is given now.
-    """
+    """Raise UsageError if the stored run was adopted with other evidence, which would otherwise be lost."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})

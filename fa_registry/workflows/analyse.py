@@ -1,4 +1,4 @@
-"""The analyse command: judge many runs once, run analyses over all of them, and write the results."""
+"""The analyse command: judge runs once, apply analyses to all of them, and write the results."""
 
 from __future__ import annotations
 
@@ -47,15 +47,12 @@ def run_analyse(
     place: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
-    """Read and judge the chosen runs, run the analyses, and write JSON, CSV and PNG to `out`.
+    """Judge the chosen runs by one edition, apply the analyses, and write JSON, CSV and PNG files.
 
-    Waivers do not apply, because an analysis shows what the rules find. One edition judges.
+    Waivers do not apply, because an analysis shows what the rules find.
 
     Args:
-        name: one analysis, or `all`.
-
-    Raises:
-        InvalidFields: names everything that is wrong, before the store is opened.
+        name: name of one analysis, or `all`.
     """
     problems: list[str] = []
     wanted = name.replace("_", "-")
@@ -77,12 +74,12 @@ def run_analyse(
 
 
 def names() -> list[str]:
-    """Return the names of all analyses, as they are typed."""
+    """Return the names of all analyses in the form of the command line (with hyphens)."""
     return [name.replace("_", "-") for name in CATALOG.names()]
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:
-    """Write NAME.json (lossless), NAME.csv and NAME-TABLE.csv (the tables) and NAME.png."""
+    """Write NAME.json (lossless), NAME.csv (first table), NAME-TABLE.csv (other tables) and NAME.png."""
     paths = [out / f"{analysis.name}.json"]
     paths[0].write_text(jsonio.pretty(analysis), encoding="utf-8")
     for index, table in enumerate(analysis.tables):

@@ -1,18 +1,19 @@
-"""The commands of the command line as functions: same names and options; results are objects.
+"""The commands of the command line as functions with the same names and options, which return objects.
 
-They are `fa_registry.train`, `study`, `audit`, `compare`, `verify` and `report`. None of them prints or ends the
-process. The progress messages of the command line go to Python's `logging` as INFO of the logger `fa_registry`. Every
-error is a `fa_registry.RegistryError`, whose `exit_code` is the command line's.
+No function prints or ends the process. Progress messages are logged by the logger `fa_registry` at level INFO. Every
+error is a `fa_registry.RegistryError`; its `exit_code` is the exit code of the command. If arguments are invalid, every
+function raises InvalidFields, which lists all of them, before it writes anything.
 
-Arguments that several functions share:
-    study, experiment, run_ids: choose the runs; give one of the three. A study is the name of a built-in one, a
-        study.toml or its folder. A run is given by its id or the first characters of the id.
-    epochs, seeds, device, data, scale: replace the study's values, when runs are trained and when they are chosen.
-    edition: the rules to judge by [the study's]: a name or a .toml file.
+Arguments that several functions share (the default is in brackets):
+    study, experiment, run_ids: choose the runs; give one of the three. A study is the name of a built-in study, a
+        study.toml or its folder. A run is given by its id or by the first characters of the id. For training and
+        importing, `experiment` is the experiment in which runs are logged.
+    epochs, seeds, device, data, scale: replace the study's values, for training and for choosing runs.
+    edition: the rules to judge by, as a name or a .toml file [the study's edition].
     thresholds: {rule: number}, replaces thresholds of the edition.
     jobs: number of parallel processes; 0: chosen for the machine.
-    out: folder of the pages.
-    templates: folder of your templates.
+    out: folder to which the pages are written.
+    templates: folder of user templates.
     store: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
     data_root: folder of data sets that need files.
 An argument that accepts several names accepts `"a,b"`, `["a", "b"]` or a single name.
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.training import TrainResult
     from fa_registry.workflows.verify import Verification
 
-Several = str | Iterable[Any]  # names or numbers, see requests.listed
+Several = str | Iterable[Any]  # names or numbers, converted by `as_list`
 
 
 def train(
@@ -79,30 +80,30 @@ def train(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> TrainResult:
-    """Train one configuration and log it as one run, unless the store has a finished run of it.
+    """Train one configuration and log it as one run, unless the store has its finished run.
+
+    If another process trains the same configuration, wait for that run.
 
     Args:
         control: none, frozen, shallow or ladder_K.
         settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}.
-        study: study that the run is tagged as a part of.
-        stop_on: rules of `edition` that end the run when they fire.
-        experiment: experiment of the run.
-        checkpoint_every: epochs between kept weights, including the initial ones [0: only the last weights are kept].
-        keep_states: number of training states to keep; an audit replays the next epoch from each.
-        points: points per metric in the store's tables [0: one per epoch]; series.parquet always has all of them.
-        force: train again.
-        keep_trained: keep a run that other code has trained.
-        executor: name of the executor. "side_by_side" trains in this process, where a debugger can step into a rule [a
-            separate process if third-party code runs, else this process].
-        silence: seconds without an epoch after which a run in a separate process counts as hung and is ended; 0: never.
-        lease: seconds without a heartbeat after which a run of another machine counts as abandoned. A run that another
-            process trains is waited for.
+        study: name of the study in the run's tags.
+        stop_on: rules of `edition`; the run ends when one of these rules fires.
+        checkpoint_every: number of epochs between kept weights, from the initial weights on; 0: only the last weights.
+        keep_states: number of training states to keep; from each, an audit can replay the next epoch.
+        points: number of points per metric in the store's tables; 0: one per epoch. series.parquet has every epoch.
+        force: train even if the store has a finished run.
+        keep_trained: keep a finished run that was trained with other code.
+        executor: name of the executor [a separate process for third-party code, else this process]. "side_by_side"
+            trains in this process, where a debugger can step into a rule.
+        silence: a run in a separate process is ended if it completes no epoch in this number of seconds; 0: never.
+        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
 
     Returns:
         The run's id, its status and, if it was trained now, its headline metrics.
 
     Raises:
-        InvalidFields: names everything that is wrong, before anything is written.
+        InvalidFields: arguments are invalid.
         RegistryError: training failed.
 
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
@@ -148,24 +149,22 @@ def study(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult | Plan:
-    """Train every run of a study that the store does not have yet; wait for runs that others train.
+    """Train the runs of a study that the store does not have, and wait for runs of other workers.
 
     Args:
-        name: name of the study.
-        stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
-        keep_states: replaces the study's value [0: the study's].
-        executor: runs the jobs; a name in the group `fa_registry.executors` [local: one process per run; on a GPU
-            side_by_side if all code is built in]. `ray` and `submitit` use a cluster.
-        address: address of the cluster.
+        stop_on, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
+        keep_states: as for `train` [0: the study's value].
+        executor: a name in the entry-point group `fa_registry.executors` [local: one process per run; on a GPU
+            side_by_side if all code is built-in]. `ray` and `submitit` use the cluster at `address`.
         cpus_per_run, gpus_per_run, memory: resources of one run on the cluster; memory as "4GiB".
         dry_run: train nothing and return the Plan.
-        no_probe: with dry_run, time no training step.
+        no_probe: with dry_run, do not time a training step.
 
     Returns:
-        The run ids by outcome, and the errors of failed runs, which are not raised.
+        The run ids by outcome, and the errors of failed runs. These errors are not raised.
 
     Raises:
-        InvalidFields: names everything that is wrong, before anything is written.
+        InvalidFields: arguments are invalid.
 
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -219,10 +218,10 @@ def work(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult:
-    """Train the runs of a study that no other worker trains, until none is left.
+    """Train the runs of a study that no other worker trains, until no such run remains.
 
-    Any number of workers may run, on any number of machines. The arguments are those of `study`, which also waits for
-    the other workers and writes the study's own run.
+    Many workers may run on many machines. The arguments are as for `study`. Unlike `work`, `study` also waits for other
+    workers and logs a run for the study itself.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -280,22 +279,22 @@ def audit(
     """Recompute and judge runs, write the pages, and log the audit in the runs' experiment.
 
     Args:
-        editions: several editions, side by side, instead of `edition`.
-        waivers: file of findings that do not count [the file that the study names].
-        strict: judge as the published code does, by edition 2026-05:strict: FAIL if any rule fires.
+        editions: several editions to judge by, instead of `edition`.
+        waivers: file with documented exceptions [the file that the study names].
+        strict: judge as the published code does, by edition 2026-05:strict. A run fails if any rule fires.
         trust_logged: judge the logged metrics without recomputing them.
-        replay: `auto` retrains one run of every group and every frozen control to the end and replays 8 steps of the
-            others; `all` retrains every run; a number replays that many steps of every run; `off` replays nothing.
-        nonce: repeats the choice of an earlier audit [a new random one].
-        factories: `package.module:function` that builds the model of a user-supplied loop; only these may be imported.
+        replay: `auto` retrains one run of every group and every frozen control to the end, and replays 8 steps of the
+            other runs; `all` retrains every run; a number replays this number of steps of every run; `off`: no replay.
+        nonce: hexadecimal digits from an earlier audit; the same digits choose the same runs [new random digits].
+        factories: `package.module:function` of each trusted function that builds the model of a user-supplied loop.
         executor, address, cpus_per_run, gpus_per_run, memory: where runs are recomputed, as for `study` [this machine].
 
     Returns:
-        The report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
-            fails, 1: some fail, 3: incomplete or not intact).
+        The report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: no
+            run fails, 1: some runs fail, 3: a run is incomplete or not intact).
 
     Raises:
-        InvalidFields: names everything that is wrong.
+        InvalidFields: arguments are invalid.
         NothingSelected: no finished run is chosen.
         StoreError: the store cannot be used.
 
@@ -335,20 +334,18 @@ def compare(
     data_root: str = "",
     store: str = "",
 ) -> CompareResult:
-    """Compare methods (all their seeds) or single runs, judged by the same rules, and write compare.html.
+    """Compare methods (all their seeds) or single runs by the same rules, and write compare.html.
 
     Args:
-        operands: two or more methods as an audit names them, or first characters of run ids. They are searched in the
-            chosen runs, else in the whole store.
-        setting: part of a setting's name, if the methods ran in several settings.
-        recompute: recompute the runs first.
+        operands: two or more method labels or first characters of run ids, searched in the chosen runs [all runs].
+        setting: part of a setting's name; needed if the methods ran in several settings.
+        recompute: recompute the metrics of the runs first.
 
     Returns:
-        The content of the page (`context`: the columns, what differs, the paired differences), the page, and
-            `exit_code` (3: a run is not intact).
+        The content of the page (`context`), the path of the page, and `exit_code` (3: a run is not intact).
 
     Raises:
-        InvalidFields: names everything that is wrong.
+        InvalidFields: arguments are invalid.
         UsageError: the setting is ambiguous.
         IntegrityError, StoreError: a run or the store cannot be used.
 
@@ -388,16 +385,16 @@ def verify(
     """Recompute runs from their artifacts, compare an audit.json with the store, or check a bundle.
 
     Args:
-        report_file: the audit.json or the bundle; give a study or runs instead to recompute them.
-        key: the public key that must have signed the bundle.
+        report_file: path of the audit.json or of the bundle. To recompute runs, give `study` or `run_ids` instead.
+        key: public key of the expected signer of the bundle.
         replay, nonce, factories: as for `audit`.
 
     Returns:
-        One outcome per run, whose `integrity.state` is verified, mismatch or unverifiable. For a report, its own
-            outcome comes first.
+        One outcome per run; its `integrity.state` is verified, mismatch or unverifiable. For an audit.json, the first
+            outcome is about the report itself.
 
     Raises:
-        UsageError: not exactly one of report_file, study and run_ids is given.
+        UsageError: expected exactly one of report_file, study and run_ids.
         InvalidFields, NothingSelected, StoreError: as for `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
@@ -413,22 +410,20 @@ def verify(
 def bundle(
     study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write the newest audit of a study and its runs into one file that proves itself.
-
-    The same store gives the same bytes.
+    """Write the newest audit of a study and its runs into one file; the same store gives the same bytes.
 
     Args:
-        out: the file [STUDY.fa.zip].
-        light: leave out the tensors.
-        sign: a PEM file with a private Ed25519 key.
+        out: path of the file [STUDY.fa.zip].
+        light: omit the tensors. Then `verify` cannot recompute metrics.
+        sign: path of a PEM file with a private Ed25519 key.
         licence: an SPDX identifier.
 
     Returns:
-        Its `path`, its `sha256`, its number of `runs` and its size in bytes.
+        The bundle's `path`, `sha256`, number of `runs` and `size` in bytes.
 
     Raises:
         UsageError: the study was never audited.
-        IntegrityError: a file is not the one that was recorded.
+        IntegrityError: a file differs from its recorded digest.
 
     >>> fa_registry.verify(fa_registry.bundle("digits").path)[0].integrity.state
     'verified'
@@ -439,14 +434,13 @@ def bundle(
 
 
 def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", store: str = "") -> ImportResult:
-    """Import the runs of a bundle into a store, once, with the same specifications and the same files.
+    """Import the runs of a bundle that the store does not have, with the same specifications and files.
 
     Returns:
-        `runs` and `present`: id in the bundle → id in the store, of the runs imported now and of those that were there
-            before.
+        `runs` and `present`: id in the bundle → id in the store. `runs` are imported now; `present` were in the store.
 
     Raises:
-        IntegrityError: the bundle is not as it was packed.
+        IntegrityError: the bundle was changed after it was packed.
         UsageError: the bundle has no tensors.
         StoreError: the store cannot be used.
 
@@ -464,16 +458,16 @@ def report(
     """Render the pages of an audit again; the same records give the same bytes.
 
     Args:
-        report_file: an audit.json [reports/audit.json].
+        report_file: path of an audit.json [reports/audit.json].
         study: render the newest audit of this study in the store instead.
 
     Returns:
-        The paths that were written.
+        The paths of the written pages.
 
     Raises:
-        UsageError: there is no such file or no such audit.
+        UsageError: the file or the audit does not exist.
         InvalidFields: the file is not a report.
-        IntegrityError: the store has another report than the one that was recorded.
+        IntegrityError: the store's report differs from its recorded digest.
 
     >>> fa_registry.report("before/audit.json", out="again")
     [PosixPath('again/index.html'), …]
@@ -484,9 +478,9 @@ def report(
 
 
 def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
-    """Move failed or mistaken runs into MLflow's bin without a prompt; either all of them or none.
+    """Move failed or mistaken runs to MLflow's bin, without a prompt.
 
-    An audit still lists these runs as deleted. `mlflow gc` deletes them permanently.
+    Either all runs are moved or none. An audit still lists these runs as deleted. `mlflow gc` removes them permanently.
 
     Args:
         run_ids: ids, or their first characters.
@@ -495,8 +489,8 @@ def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
         A description of each run; its `restore` is the command that restores the run.
 
     Raises:
-        InvalidFields: names every run that must be kept: a running one, an audit, one of a registered model, or a study
-            with runs.
+        InvalidFields: lists every run that must be kept: a run that is still training, an audit, the run of a
+            registered model, or a study with runs.
 
     >>> [run.status for run in fa_registry.forget("4f1c0a2b")]
     ['failed']

@@ -74,10 +74,10 @@ class AuditResult:
     """Result of `run_audit`.
 
     Attributes:
-        pages: the files that were written.
-        audit_run_id: id of the audit's own run.
-        exit_code: see `protocol.verdict.exit_code`.
-        page: address of the runs side by side in MLflow's pages; empty if there are none.
+        pages: the written files.
+        audit_run_id: id of the run that the audit logged for itself.
+        exit_code: as defined by `protocol.verdict.exit_code`.
+        page: address of MLflow's page that compares the runs; empty if MLflow has no pages.
     """
 
     report: AuditReport
@@ -90,10 +90,7 @@ class AuditResult:
         return report_html(self.report)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per judged run: its verdict and the metrics of the audit's table.
-
-        Units and labels are in `attrs`.
-        """
+        """Return one row per judged run, as `dataframes.audit_frame`."""
         from fa_registry.workflows.dataframes import audit_frame  # imports pandas, which an audit does not need
 
         return audit_frame(self.report)
@@ -108,23 +105,18 @@ def run_audit(
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
-    """Audit the chosen runs, write the pages to `out`, and log one audit run in the runs' experiment.
+    """Audit the chosen runs, write the pages, and log one audit run in the runs' experiment.
 
     Args:
-        adopt: whether a run that `mlflow run` started becomes the audit's own run (False if it is already the study's).
-        early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (False if the caller asked
-            for --stop-on just now).
-
-    Raises:
-        InvalidFields: names everything that is wrong, before anything is measured or opened.
+        adopt: whether to log the audit to the run that `mlflow run` started. False if the study already uses that run.
+        early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete. False if the caller passed
+            --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
     tracker = open_tracker(place.store, create=False, write=True)
     adopted = mlflow_run_in_progress() if adopt else ""
     selection = select_runs(tracker, chosen)
-    audit_tracker = tracker.with_experiment(
-        selection.runs[0].experiment
-    )  # the audit is logged in the experiment of its runs
+    audit_tracker = tracker.with_experiment(selection.runs[0].experiment)
     audit_tracker.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
@@ -147,11 +139,7 @@ def run_audit(
 def checked_audit(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions (the leading one first), measuring options, waivers and study reference.
-
-    Raises:
-        InvalidFields: names everything that is wrong with the request.
-    """
+    """Return the editions (leading edition first), measuring options, waivers and study reference."""
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
     waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
@@ -164,17 +152,15 @@ def checked_audit(
 def checked_judging(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput, problems: list[str]
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """Return the editions (the leading one first) and the measuring options; add errors to `problems`."""
+    """Return the editions (leading edition first) and the measuring options; add errors to `problems`."""
     checked_pages(pages, problems)
     editions = checked_terms(chosen, terms, problems)
     return editions, checked_measuring(measuring, problems)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
-    """Load the waivers of `file`, if one is named; errors are added to `problems`.
-
-    The audit never uses a file that the user did not name: a file in the current folder could turn exit code 1 into 0.
-    """
+    """Load the waivers of `file`, if it is not empty; add errors to `problems`."""
+    # If the audit used a file that the user did not name, a file in the current folder could turn exit code 1 into 0.
     unused = Path(WAIVERS)
     if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
         LOG.warning("%s in the current folder is not used; `--waivers %s` applies it", WAIVERS, WAIVERS)
@@ -186,7 +172,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 
 
 def study_waivers(chosen: RunSelector) -> str:
-    """Return the path of the study's waivers file; empty if it names none or no study was chosen."""
+    """Return the path of the waivers file that the chosen study names; empty if there is none."""
     if not chosen.study:
         return ""
     try:
@@ -204,10 +190,7 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge the selected runs by the editions, the leading one first.
-
-    A run that fails its integrity check is not judged.
-    """
+    """Judge the runs that pass their integrity check by the editions, the leading edition first."""
     measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
@@ -245,10 +228,7 @@ def build_report(
 
 
 def is_intact(report: AuditReport) -> bool:
-    """Return whether no run failed its integrity check.
-
-    A run that failed it is not judged, regardless of its metrics.
-    """
+    """Return whether every run passed its integrity check."""
     return not any(excluded.kind == "integrity" for excluded in report.excluded)
 
 
@@ -262,7 +242,7 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """Return the cards of all diagnostics and of the used and installed methods, data sets, architectures."""
+    """Return the cards of all diagnostics, and of the methods, data sets and architectures of the records."""
     used = {("methods", record.spec.method) for record in records}
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
@@ -280,25 +260,22 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     return dict(sorted({**third_party_cards(), **known}.items()))
 
 
-# Logging an audit: its own run with the pages, and its findings on every run it audited and on their study.
-
-
 NO_DIGEST = "not known by which rules: an older release set this tag"
 HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
-RULE = "\n\n---\n\n"  # in a study's note, between the findings of its newest audit and the study's question
+RULE = "\n\n---\n\n"  # separates the findings of the newest audit from the study's question, in the study's note
 
 
 def log_audit(
     tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, adopted: str, rendered_by: str
 ) -> tuple[str, str]:
-    """Log one audit run with the pages as artifacts; return its id and the address in MLflow's pages.
+    """Log one audit run with the pages as artifacts; return its id and the address of MLflow's page.
 
-    Every audited run gets its verdicts, first fires, margin, note and form. A run that could not be judged gets a note
-    with the reason. The study's own run gets a note.
+    Also log the verdicts, the first epochs at which rules fired, the margin, the note and the form to every audited
+    run. A run that could not be judged gets a note with the reason. The study's run gets a note.
 
     Args:
-        folder: contains the pages and nothing else.
-        adopted: id of an existing run to use for the audit; empty: a new run is created.
+        folder: contains only the pages.
+        adopted: id of an existing run to use for the audit; empty: create a new run.
     """
     tags = {
         schema.TAG_KIND: "audit",
@@ -314,13 +291,11 @@ def log_audit(
     }
     status, state, run_id = "failed", "FAILED", adopted
     try:
-        with deferred_interrupts():  # an interrupt before the id is known would leave a run that nothing can end
+        with deferred_interrupts():  # if interrupted before the id is known, the run could never be ended
             run_id = (
                 tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
             )
-        with LeaseHolder(
-            tracker, run_id, process_ownership.LEASE
-        ):  # the heartbeat shows other processes that this one is alive
+        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeat shows that this process is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
@@ -335,12 +310,12 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Write the audit to its own run, to the audited runs and to their study; return the page in MLflow."""
+    """Log the audit to its run, to the audited runs and to their study; return the address of the page."""
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
-    # only now do verdicts, margins and first fires exist, so that the page can show them as columns
+    # the page has columns for verdicts, margins and first epochs of rules, which the runs have from here on
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
@@ -365,11 +340,7 @@ def _tag_runs(
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Tag every judged run with its verdicts, and log its note.
-
-    Args:
-        forms: run id → digest of its form, by file name; only for runs that have a form.
-    """
+    """Tag every judged run with its verdicts and log its note (`forms`: run id → file name → digest)."""
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
@@ -382,7 +353,7 @@ def _tag_runs(
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
         tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
         margin = notes.margin(run)
-        # another audit has mostly found the same, and a metric costs the store as much as all tags
+        # an earlier audit usually logged the same margin, and a metric costs the store as much as all tags
         margin = None if margin is None else schema.shown(margin)
         known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
         tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
@@ -390,11 +361,9 @@ def _tag_runs(
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
-    """Replace the verdict that an older audit left on runs that could not be judged.
-
-    A run that may still be training is skipped, because its worker is still writing its note and tags. TAG_REPORT is
-    not changed either: it names the audit that judged the run.
-    """
+    """Replace the verdicts of older audits on runs that this audit could not judge."""
+    # A run that may still be training is skipped, because its worker may be writing its note and tags.
+    # TAG_REPORT is not changed: it names the audit that judged the run.
     whole = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
@@ -410,7 +379,7 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
 
 
 def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
-    """Return whether the run has this file, or anything else at its path."""
+    """Return whether the run has a file, a folder or something unreadable at this path."""
     try:
         return tracker.artifact(run_id, path) is not None
     except RegistryError:
@@ -422,10 +391,7 @@ def _last_epoch(run: RunAudit) -> int:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Attach to each run a copy of its group's form; it is then one of the run's own artifacts.
-
-    See docs/decisions/0026.
-    """
+    """Add a copy of its group's form to each run's artifacts (docs/decisions/0026)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -435,7 +401,7 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
 
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
-    """Attach a file to the runs; return its digest by its name."""
+    """Add a file to the artifacts of the runs; return file name → digest."""
     with process_ownership.temp_dir("fa_registry-form-") as folder:
         copy = folder / path
         copy.parent.mkdir(exist_ok=True)
@@ -446,16 +412,13 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
             except (UnreadableFile, OutsideStore, StoreRefusal) as error:
                 if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
                     raise
-                # an untrusted store may name a bucket for one run: the other runs still get their files
+                # if the store names an unusable bucket for one run, the other runs still get their files
                 LOG.warning("run %s gets no %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 
 def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
-    """Tag the study runs that are parents of audited runs.
-
-    The earlier text of their notes is kept below the horizontal line.
-    """
+    """Tag the study runs that are parents of audited runs; their notes keep the text below RULE."""
     if not selection.study:
         return
     parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
@@ -466,11 +429,11 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
 
 
 def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
-    """Return fa.verdict (leading edition) and fa.verdict.<edition>.<digest> (each edition) of one run.
+    """Return the tags fa.verdict (leading edition) and fa.verdict.<edition>.<digest> (each edition).
 
     Args:
         place: index of the run in the report.
-        before: the run's present tags. Those of older releases have no digest, so that their edition is unknown.
+        before: the run's present tags.
     """
     leading = report.runs[place].verdict
     tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
@@ -481,30 +444,21 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return tags of earlier verdicts by changed thresholds of an edition that has a verdict in `tags`.
-
-    Args:
-        before: the run's present tags. An outdated tag begins like the edition's own.
-    """
+    """Return the tags in `before` of verdicts by changed thresholds of the editions in `tags`."""
+    # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in before if name.startswith(own) and name not in tags]
 
 
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
-    """Return a verdict without its edition: `PASS`, or `PASS (mine 1a2b3c4d)`.
-
-    The second form is for an edition that is not built in.
-    """
+    """Return the label of a verdict: `PASS`, or `PASS (mine 1a2b3c4d)` if the edition is not built-in."""
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
 def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags fa.first_fire.<rule> by the leading edition.
-
-    Args:
-        before: the run's present tags, which may come from other rules of the same names.
-    """
+    """Return the tags fa.first_fire.<rule> according to the leading edition; `before`: the present tags."""
+    # another edition, with other rules of the same names, may have set the present tags
     by = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: by}
     for finding in run.findings:
@@ -516,11 +470,8 @@ def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str
     return tags
 
 
-# The published values of a study are in reference.toml next to its study.toml, if there is one.
-
-
 def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the study's reference; None without a study or such a file. Add errors to `problems`."""
+    """Return the published values next to the study's study.toml, or None; add errors to `problems`."""
     if not chosen.study:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Check a recorded audit: judge its records again, compare them with their runs, render its pages.
+"""Checks of a recorded audit: its verdicts, records and pages are computed again and compared.
 
-The owner of a store can replace its tags, digests and pages. The owner cannot change how the edition judges the
-recorded metrics, nor which bytes this package renders from a report.
+The owner of a store can replace tags, digests and pages. The owner cannot change how an edition judges the recorded
+metrics, or which bytes this package renders from a report.
 """
 
 from __future__ import annotations
@@ -28,16 +28,13 @@ from fa_registry.tracking.page_digests import SEAL, check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows.audit import verdict_tags
 
-FORM = re.compile(r"forms/[^/]+\.md")  # users write into these; their text is kept when pages are rendered again
-SHOWN = 5  # differences that a message lists
-RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that a run's files decide
+FORM = re.compile(r"forms/[^/]+\.md")  # users write into these files, so their text is kept when pages are rendered
+SHOWN = 5  # largest number of differences in a message
+RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that come from a run's files
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return the outcome of `check`; convert a RegistryError.
-
-    An IntegrityError becomes a mismatch, any other RegistryError becomes unverifiable.
-    """
+    """Return the outcome of `check`; convert an IntegrityError to mismatch, other errors to unverifiable."""
     try:
         return check()
     except RegistryError as error:
@@ -48,10 +45,10 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
 def judged_again(
     report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
 ) -> tuple[RunAudit, ...]:
-    """Judge the report's records by a built-in edition, with the report's own overrides and waivers.
+    """Judge the report's records by a built-in edition, with the report's overrides and waivers.
 
     Args:
-        looks: `seeds_key` of a group → number of its interim analysis; by default those that the findings record.
+        looks: `seeds_key` of a group → number of its interim analysis; by default as in the report's findings.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
@@ -66,12 +63,11 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
 
 
 def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
-    """Compare the report's verdicts and findings with what its editions give for the report's records.
+    """Judge the report's records again and compare the verdicts and findings with the report's.
 
     Args:
-        same_release: whether the installed code is the code that judged. Another release may judge differently, so that
-            a difference is then unverifiable instead of a mismatch.
-        looks: see `judged_again`.
+        same_release: whether the installed code judged the report; if not, a difference is unverifiable.
+        looks: as for `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
     for reference, judged in _opinions(report):
@@ -105,10 +101,7 @@ def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[
 
 
 def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
-    """Return the parts of a judgement that decide, without the sentences.
-
-    Another release may word the sentences differently.
-    """
+    """Return the parts of a judgement without its sentences, which another release may word differently."""
     return judged.verdict, tuple(map(_decides, judged.findings))
 
 
@@ -122,15 +115,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:SHOWN], *([f"and {rest} more ({len(lines)} in all)"] if rest > 0 else []))
 
 
-# The report's records, compared with the runs of the store.
-
-
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
-    """Compare a record of a report with the recorded files of its run; nothing is recomputed.
-
-    Raises:
-        IntegrityError: a file is missing, or is not the one that was recorded.
-    """
+    """Compare a record with the files of its run; raise IntegrityError if a file is missing or changed."""
     recorded = read_record(tracker, run)
     wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
     wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
@@ -164,10 +150,7 @@ def _metrics(record: RunRecord) -> set[str]:
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
-    """Compare every record of the report with its run.
-
-    The result is a mismatch if one differs, and unverifiable if one cannot be compared.
-    """
+    """Compare every record of the report with its run; if one record differs, return a mismatch."""
     found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
         text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
@@ -180,17 +163,14 @@ def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
     return check_record(tracker, tracker.get(record.run_id), record)
 
 
-# The audit's pages, rendered again from its report.
-
-
 def is_same_release(audit: StoredRun) -> bool:
-    """Return whether the installed code is the code that judged and rendered the audit."""
+    """Return whether the installed code judged and rendered the audit."""
     return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
 
 
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
-    """Render the report's pages into a temporary folder, with the text that users wrote into the forms."""
+    """Render the report's pages into a temporary folder; keep the text that users wrote into forms."""
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
@@ -200,7 +180,7 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 
 
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
-    """Compare the audit's pages with those rendered again into `out`, byte by byte."""
+    """Compare the audit's pages byte by byte with the pages in `out`, which were rendered again."""
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
     rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     names = sorted(recorded | rendered) if recorded else sorted(rendered)
@@ -218,7 +198,7 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
-    """Return a mismatch if this release rendered the pages, else unverifiable with the reason."""
+    """Return a mismatch if the installed release rendered the pages; else unverifiable, with the reason."""
     by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if by == here:
         return Integrity("mismatch", (text,))
@@ -228,11 +208,8 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
 
 
-# What an audit wrote to a run: its verdict tags and the attached pages.
-
-
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
-    """Compare the pages that the audit attached to a run with those rendered again into `out`."""
+    """Compare the pages that the audit attached to a run with the pages rendered again into `out`."""
     expected = _attached_pages(tracker, audit, notes, run, out)
     held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
@@ -262,7 +239,7 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
 
 
 def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
-    """Return one line for every tag `fa.verdict…` of the run that differs from the report."""
+    """Return one line per tag `fa.verdict…` of the run that differs from the report."""
     expected = expected_verdict_tags(report, run)
     return [
         f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, the audit says {value!r}"
@@ -272,7 +249,7 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run; empty if the report does not list it."""
+    """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
     for place, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, place, {})

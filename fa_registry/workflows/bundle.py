@@ -1,4 +1,4 @@
-"""The bundle and import commands, and the verification of a bundle (one file: an audit and its runs)."""
+"""The bundle and import commands, and the verification of a bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True)
 class BundleResult:
-    """A bundle that was written: path, SHA-256, number of runs, size in bytes, and whether it is signed."""
+    """A bundle that was written; `runs` is the number of runs, `size` is in bytes."""
 
     path: Path
     sha256: str
@@ -46,18 +46,7 @@ class BundleResult:
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write the newest audit of a study with its runs into one file; the same store gives the same bytes.
-
-    Args:
-        out: the file [STUDY.fa.zip].
-        light: leave out the tensors, so that nothing can be recomputed.
-        sign: a PEM file with a private Ed25519 key.
-        licence: an SPDX identifier; there is no default.
-
-    Raises:
-        UsageError: the study was never audited.
-        IntegrityError: a file is not the one that was recorded; nothing is written.
-    """
+    """Write a bundle; see `api.bundle`."""
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
@@ -76,16 +65,14 @@ def make_bundle(
 
 
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
-    """Check a bundle by its own content, without a store or a network.
-
-    Checked are the file and its signature, the pages (rendered again), the verdicts (judged again), and every run,
-    which is recomputed if the bundle has its tensors.
+    """Check a bundle without a store or a network.
 
     Returns:
-        One outcome for each of these.
+        The outcomes for the file, the pages (rendered again), the verdicts (judged again), and each run. A run is
+            recomputed if the bundle has its tensors.
 
     Raises:
-        IntegrityError: the file is not as it was packed, or its signature does not fit.
+        IntegrityError: the file was changed after it was packed, or its signature is not valid.
     """
     problems: list[str] = []
     measuring = checked_measuring(measuring, problems)
@@ -115,7 +102,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Check each run's files, recompute its metrics from its tensors, and compare the report with them."""
+    """Check each run's files, recompute its metrics from its tensors, and compare them with the report."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
@@ -134,9 +121,9 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that this is the run that the report judges, with its recorded files.
+    """Check that the report judges this run and that its files are as recorded.
 
-    The outcome is `trusted` if the bundle has no tensors.
+    If the bundle omits files, the outcome is `trusted`.
     """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
@@ -170,11 +157,11 @@ def _names(manifest: Manifest, run: StoredRun) -> set[str]:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Runs that came from a bundle.
+    """Result of `import_into`.
 
     Attributes:
-        runs: id in the bundle → id in the store, of the runs imported now.
-        present: the same, of the runs that were in the store before.
+        runs: for the runs imported now, id in the bundle → id in the store.
+        present: the same mapping for the runs that were already in the store.
     """
 
     runs: dict[str, str]
@@ -182,14 +169,9 @@ class ImportResult:
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the runs of a bundle into a store, with the same specifications and the same recorded files.
+    """Import the runs of a bundle that the store does not have; see `api.import_bundle`.
 
-    A run whose recorded files are already in the store is not imported again, so that an interrupted import continues
-    when it is repeated. The audit is not imported: audit the runs in the new store.
-
-    Raises:
-        IntegrityError: the bundle is not as it was packed.
-        UsageError: the bundle was made with --light.
+    To continue an interrupted import, repeat it. The audit is not imported; audit the runs in the new store.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
@@ -210,7 +192,7 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the store's run with exactly these recorded files; empty if there is none."""
+    """Return the id of the store's run with exactly these recorded files, or ""."""
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
@@ -219,7 +201,7 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
 
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
-    """Import one run: its files first, and its final status with the last call."""
+    """Import one run: first its files, last its final status."""
     sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, sealed.provenance["digests"])
     check_files(source, run.run_id, sealed.provenance["digests"])
@@ -238,7 +220,7 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -
     begun.pop(schema.TAG_ARTIFACTS, None)
     run_id = tracker.create(run.name, begun, schema.params(sealed.spec))
     try:
-        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeat
+        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # sends the heartbeat
             tracker.upload(run_id, source.folder / run.run_id)
             ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
             tracker.log(run_id, sealed.points, ended)
@@ -259,6 +241,6 @@ KEPT_TAGS = frozenset(
 
 
 def bundled_text(found: BundleResult) -> Iterator[str]:
-    """Yield the lines that the command prints about a bundle."""
+    """Yield the lines that the bundle command prints."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
     yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")

@@ -1,7 +1,7 @@
-"""Find and remove what killed processes left behind: `doctor` lists it, `doctor --repair` removes it.
+"""Removal of stale items: runs, files and worker processes that remain after a process was killed.
 
-The same cleanup runs before other commands write. An item is left alone if its process is alive, on another machine or
-in another container, or if it names no process.
+The command `doctor` lists stale items. `doctor --repair`, and other commands before they write, remove stale items. An
+item is kept if it names no process, or if its process is alive, on another machine or in another container.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import HeartbeatMonitor
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-STATES = {
-    "complete": "FINISHED",
-    "diverged": "FINISHED",
-    schema.STOPPED_EARLY: "FINISHED",
-}  # by the run's status tag
+# status tag of a run → its state in MLflow
+STATES = {"complete": "FINISHED", "diverged": "FINISHED", schema.STOPPED_EARLY: "FINISHED"}
 
 
 @dataclass(frozen=True)
 class StaleItem:
-    """One item that a killed process left behind.
+    """One run, file or process that remains after a process was killed.
 
     Attributes:
-        kind: its label in a row of `doctor`.
-        what: the name of this item.
-        mend: removes or closes it.
+        kind: one of KINDS, a label in the output of `doctor`.
+        what: the name of the item.
+        mend: removes or closes the item.
     """
 
     kind: str
@@ -49,7 +46,7 @@ KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Return the folder of the resume files of stopped runs. registry: see `stores.registry_folder`."""
+    """Return the folder of the resume files of stopped runs, inside `stores.registry_folder`."""
     return registry / "resume"
 
 
@@ -64,9 +61,10 @@ def stale_items(
 
     Args:
         tracker: None if no store can be opened.
-        database: an sqlite database to check for a journal.
-        pages: a folder of pages to check for half-written ones.
-        signs: observed heartbeats of runs on other machines; without it all of those count as alive.
+        registry: as returned by `stores.registry_folder`.
+        database: path of an sqlite database; checked for a journal.
+        pages: folder of pages; checked for half-written pages.
+        signs: as for `zombies`.
     """
     gone = zombies(tracker, signs) if tracker else ()
     found = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
@@ -87,20 +85,17 @@ def stale_items(
 
 
 def clear(tracker: Tracker, registry: Path) -> None:
-    """Remove what killed processes left behind, before this process writes.
-
-    Damaged files are kept until a person has seen them.
-    """
+    """Remove all stale items except damaged files, which `doctor` must show to a person first."""
     for left in stale_items(tracker, registry):
         if not left.what.endswith(process_ownership.DAMAGED):
             left.mend()
 
 
 def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[StoredRun]:
-    """Return the runs that are marked as running although their process is gone.
+    """Return the runs that are marked as running although their process no longer exists.
 
     Args:
-        signs: observed heartbeats of runs on other machines; without it all of those count as alive.
+        signs: observed heartbeats of runs on other machines; if None, all runs on other machines count as alive.
     """
     signs = signs or HeartbeatMonitor()
     running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
@@ -114,7 +109,7 @@ def says_running(run: StoredRun) -> bool:
 
 
 def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMonitor, as_status: str = "failed") -> None:
-    """Close those of these runs that are marked as running and whose process is gone."""
+    """Close each of these runs that is marked as running although its process no longer exists."""
     for run in runs:
         if says_running(run) and signs.is_dead(run):
             close(tracker, run, as_status)
@@ -123,17 +118,15 @@ def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMoni
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], signs: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """Close the runs with these tags that are marked as running and whose process is gone."""
+    """Close each run with these tags that is marked as running although its process no longer exists."""
     close_gone(tracker, tracker.search(tags), signs or HeartbeatMonitor(), as_status)
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """Close a run whose process is gone, with the status in its tag.
-
-    A run without a final status gets `as_status`. If its state is already KILLED, a person had stopped it.
-    """
+    """Close a run whose process no longer exists; a run without a final status gets `as_status`."""
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
+        # a run with the state KILLED was stopped by a person
         status = schema.INTERRUPTED if run.state == "KILLED" else as_status
         tracker.log(run.run_id, tags={schema.TAG_STATUS: status})
     tracker.finish(run.run_id, STATES.get(status, "KILLED"))
@@ -144,19 +137,19 @@ def _named(run: StoredRun) -> str:
 
 
 def _is_half_written(database: Path) -> bool:
-    """Return whether a killed writer's journal blocks all readers; the journal of a live writer does not."""
+    """Return whether the journal of a killed writer blocks all readers."""
     if not database.with_name(f"{database.name}-journal").exists():
         return False
     try:
         with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
-        return "readonly" in str(error)  # to read, the journal would have to be written back
+        return "readonly" in str(error)  # sqlite must write the journal back before it can read
     return False
 
 
 def _roll_back(database: Path) -> None:
-    """Roll the journal back: sqlite does so when the database is read once with write access."""
+    """Roll the journal back, by reading the database once with write access."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 

@@ -1,4 +1,4 @@
-"""Which executor runs the jobs of a command, with which resources, and whether it can reach the store."""
+"""The executor and the resources of a command's jobs, and a check that the jobs can use the store."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ ONE_MACHINE = (
 
 
 def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
-    """Return the resources of the jobs; errors in them or in the executor are added to `problems`.
-
-    Args:
-        device: as typed, where the jobs run; `cuda:1` is a card of this machine.
-    """
+    """Return the resources of the jobs; add errors in the resources or the executor to `problems`."""
     resources = JobResources(
         device=device,
         address=str(cluster.address),
@@ -63,7 +59,7 @@ def _number(name: str, typed: str | float, most: float, expected: str, problems:
 
 
 def _bytes(typed: str, problems: list[str]) -> int:
-    """Return the number of bytes; 0 if nothing was typed."""
+    """Return the number of bytes; 0 for an empty text."""
     size = SIZE.fullmatch(typed)
     if typed and not size:
         problems.append(f"memory: expected a number and its unit, as in 4GiB or 500MB; found {typed!r}")

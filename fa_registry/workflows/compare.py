@@ -1,4 +1,4 @@
-"""The compare command: methods or runs, judged by the same rules, on the terminal and as a page."""
+"""The compare command: judge methods or runs by the same rules and write a page."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from fa_registry.workflows.stores import in_browser, open_tracker
 WHOLE_STORE = "the newest run of every specification in the store"
 
 
-# At least four characters: `dfa` and `fa` are hexadecimal too, and a mistyped method is not meant as a run.
+# At least four characters, because `dfa` and `fa` are hexadecimal too and could be mistyped methods.
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A method by its label, or a run by the first characters of its id.
+    """A method given by its label, or a run given by the first characters of its id.
 
     Attributes:
-        text: as it was typed.
-        label: the method's label without options, as in the store's tag.
-        runs: the runs of the method; for a run operand the one run.
+        text: the operand as typed.
+        label: the method's label without options, as in the tag of its runs.
+        runs: all runs of the method, or only the given run.
     """
 
     text: str
@@ -58,7 +58,7 @@ class CompareResult:
 
     Attributes:
         exit_code: 0, or 3 if a run is not intact.
-        in_mlflow: address of one run of each operand in MLflow's pages, or empty.
+        in_mlflow: address of MLflow's page that compares one run per operand; empty if MLflow has no pages.
     """
 
     context: CompareContext
@@ -79,17 +79,12 @@ def run_compare(
     place: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput(),
 ) -> CompareResult:
-    """Read and judge the operands, and write compare.html to `out`.
-
-    Waivers do not apply, and one edition judges.
+    """Judge the operands by one edition, without waivers, and write compare.html.
 
     Args:
-        texts: method labels and run ids.
-        chosen: the runs to search, chosen in at most one way; without any the whole store.
-        setting: part of a setting's name, if the methods ran in several settings.
-
-    Raises:
-        InvalidFields: names everything that is wrong, before the store is opened.
+        texts: method labels or run ids.
+        chosen: the runs in which operands are searched; by default the whole store.
+        setting: part of a setting's name; needed if the methods ran in several settings.
     """
     problems: list[str] = []
     if len(texts) < 2:
@@ -107,7 +102,7 @@ def run_compare(
         selection,
         runs=tuple(needed(compared, pool)),
         excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
-        remarks=(),  # those describe the whole selection
+        remarks=(),  # the selection's remarks are about all of its runs
     )
     report = build_report(tracker, narrowed, editions, measuring, place.root)
     shown = comparison_columns(report, compared)
@@ -118,11 +113,7 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Find every operand in the pool.
-
-    Raises:
-        InvalidFields: names all operands that were not found.
-    """
+    """Find the runs of every operand in the pool; raise InvalidFields, which lists all unknown operands."""
     problems: list[str] = []
     known = [operand for text in texts if (operand := _operand(text, pool, problems))]
     problems += _twice(known)
@@ -172,10 +163,8 @@ def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def _concerns(excluded: Exclusion, compared: Sequence[Operand]) -> bool:
-    """Return whether a run that cannot be judged is of a compared method.
-
-    The method is read from its specification, or from its tag if the specification is lost.
-    """
+    """Return whether a run that cannot be judged belongs to a compared method."""
+    # without a readable specification, the run's tag gives the method
     label = excluded.spec.method_label if excluded.spec else excluded.method
     return any(label == operand.label for operand in compared)
 
@@ -185,10 +174,8 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the operands' runs, the other seeds of a single run, and the frozen controls.
-
-    The other seeds are needed because a rule may judge over seeds.
-    """
+    """Return the operands' runs, the other seeds of their methods, and the frozen controls."""
+    # other seeds are needed because a rule may use the mean over seeds
     wanted = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
     }
@@ -196,7 +183,7 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """Raise UsageError with the choices if the methods of a whole store ran in several settings."""
+    """Raise UsageError, which lists the settings, if the operands do not determine one setting."""
     of_each = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
     shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
@@ -211,11 +198,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """Return the runs whose setting's name contains the text.
-
-    Raises:
-        UsageError: there is none; names the known settings.
-    """
+    """Return the runs whose setting's name contains the text; raise UsageError if there are none."""
     kept = [run for run in pool if text in _setting(run)]
     if not kept:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -227,7 +210,7 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
     Raises:
         InvalidFields: no run of an operand could be judged.
-        IntegrityError: the reason is a changed file.
+        IntegrityError: no run of an operand could be judged, because a file was changed.
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}
@@ -247,11 +230,8 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(shown: Sequence[Group]) -> list[str]:
-    """Return one run id per column, all of the first seed that all columns share.
-
-    Without a shared seed it is the first run of each column. MLflow's page has one column per run and ignores seeds.
-    With runs of the same seed, it shows only differences between the compared methods.
-    """
+    """Return one run id per group, with the same seed in all groups if they share a seed."""
+    # if the seeds are equal, MLflow's page shows only differences between methods
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)
     return [runs.get(shared) or next(iter(runs.values())) for runs in by_seed]

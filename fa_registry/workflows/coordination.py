@@ -1,4 +1,4 @@
-"""Specifications that other processes train, here or elsewhere, and studies that a person stopped."""
+"""Coordination of workers: specifications that other processes train, and stopped studies."""
 
 from __future__ import annotations
 
@@ -22,24 +22,21 @@ from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import ONE_MACHINE
 
 LOG = logging.getLogger(__name__)
-PAUSE = 1.0  # seconds between two queries for the runs that others train
-REPORTED = 60.0  # seconds between two log lines that name the runs we wait for
+PAUSE = 1.0  # seconds between two queries for the runs of other workers
+REPORTED = 60.0  # seconds between two log lines that name the runs of other workers
 STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 
-MISSES = 5  # after so many specifications in a row that others have trained, all runs of the study are queried at once
+MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
 
 Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """All runs of a study as this process last read them; saves a worker one query per specification.
-
-    With many workers, most specifications are already trained by others. Each entry is returned once: the next request
-    for the same specification queries the store.
+    """Copy of a study's runs in this process, which saves one query per specification.
 
     Attributes:
-        alone: whether this process has met no other worker in the study so far.
+        alone: whether this process has found no run of another worker in the study.
     """
 
     def __init__(self, tracker: Tracker, study: str):
@@ -49,14 +46,11 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Return the runs of this specification, without their metrics.
-
-        The list is empty if the snapshot has none, or returned them before.
-        """
+        """Return the runs of this specification without their metrics, and remove them from the snapshot."""
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """Record whether the store had the specification as free."""
+        """Record whether a specification was free, that is, not trained by another worker."""
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
@@ -66,7 +60,7 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """A `stop` function for training: also true once a person has set TAG_STOP on a run of the study."""
+    """Wrapper of a `stop` function that also returns True if a person set TAG_STOP on a run of the study."""
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
 
@@ -79,10 +73,7 @@ class StopTagPoller:
         return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
 
     def _text(self) -> str:
-        """Return the stop message, or "".
-
-        If the server does not respond, training continues, and the next query is made later.
-        """
+        """Return the stop message; "" if there is no such tag or the server does not respond."""
         try:
             return stopped_by_tag(self._tracker, self._study)
         except StoreRefusal as refusal:
@@ -101,10 +92,7 @@ class StopTagPoller:
 
 
 def stopped_by_tag(tracker: Tracker, study: str) -> str:
-    """Return a message if a person stopped this study by a tag, else "".
-
-    The message says which run has the tag, and how to resume.
-    """
+    """Return a message if a run of the study has TAG_STOP, else ""."""
     tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
     return (
         f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
@@ -115,7 +103,7 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 
 
 def leased_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: HeartbeatMonitor) -> dict[str, StoredRun]:
-    """Return identity → the run of another process that trains it now."""
+    """Return a mapping from specification identity to the run in which another process trains it now."""
     holders = ((spec.identity, lease_owner(attempts[spec.identity], signs)) for spec in specs)
     return {identity: run for identity, run in holders if run}
 
@@ -128,16 +116,17 @@ def wait_for_others(
     stop: Callable[[], bool],
     waits: bool = True,
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
-    """Return the specs that others train, by outcome.
+    """Wait until the specs are finished by other processes, or until some specs are free.
 
-    A spec is free if its process ended without finishing it, or missed its heartbeat for the length of its lease.
-    Unfinished runs of a free spec are closed.
+    A spec is free if its process ended without finishing the run, or sent no heartbeat for the length of its lease. The
+    unfinished runs of a free spec are closed.
 
     Args:
-        waits: whether to wait until all are finished or some are free.
+        finished: returns the finished run of a spec, given all its runs; None if there is none.
+        waits: whether to wait; if False, return the present state at once.
 
     Returns:
-        The finished runs by identity, the specs that are free, and the specs that are still leased.
+        The finished runs by identity, the free specs, and the leased specs.
 
     Raises:
         Interrupted: `stop` returned True.
@@ -170,30 +159,23 @@ def waiting_text(held: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the running runs of other machines that have a heartbeat and are not known to be dead."""
+    """Return the running runs of other machines that have a heartbeat and do not count as dead."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the runs of other machines that are marked as running and never had a heartbeat.
-
-    Only a person knows whether their processes still exist. Training runs, studies, audits and imports have a
-    heartbeat.
-    """
+    """Return the runs of other machines that are marked as running but never had a heartbeat."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
 
 
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
-    """Return the running runs whose process is on another machine or in another container."""
+    """Return the running runs of processes on another machine or in another container."""
     running = tracker.search({}, state="RUNNING")
     return [run for run in running if host_of(run) and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])]
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Observe the heartbeats of other machines' runs until each has moved.
-
-    This takes at most the longest of their leases.
-    """
+    """Observe the running runs of other machines until each has sent a heartbeat or its lease has ended."""
     signs, reported = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
         if not reported:
@@ -213,10 +195,8 @@ def host_of(run: StoredRun) -> str:
 
 
 def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
-    """Raise StoreError if another machine writes to the same sqlite file.
-
-    The locks of a network disk do not protect such a file.
-    """
+    """Raise StoreError if another machine writes to the same sqlite file."""
+    # the locks of a network disk do not protect such a file
     if not sqlite_path(tracker.uri):
         return
     for run in held:

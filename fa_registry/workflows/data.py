@@ -1,4 +1,4 @@
-"""The data command: which data sets there are, which files they need and where, and their integrity."""
+"""The data command: list data sets and the paths of their files, download the files, and check them."""
 
 from __future__ import annotations
 
@@ -28,23 +28,16 @@ from fa_registry.errors import IntegrityError, RegistryError, UsageError
 LOG = logging.getLogger(__name__)
 DataRow = dict[str, Any]
 Report = Callable[[str], None]
-FORMS = ("source", "or unpacked", "or installed")  # forms of a file, in the order of datasets.candidates
+FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `candidates` returns, in its order
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per data set.
-
-    Its fields are name, line, files (how many it needs), missing (of those) and decoded (the files are then no longer
-    needed).
-    """
+    """Return one row per data set: name, line, numbers of files and missing files, and whether decoded."""
     return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
 
 
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return every path that is searched for a data set: name, kind, path, md5, present.
-
-    One of several kinds of a file is enough.
-    """
+    """Return one row per path that is searched for a data set: name, kind, path, md5, present."""
     folder = data_root(root)
     rows = []
     for called, dataset in _with_files(name).items():
@@ -60,29 +53,23 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 
 
 def make_ready(names: Iterable[str], root: Path | None) -> None:
-    """Decode the data that these data sets need, before several processes need it at once.
-
-    Raises:
-        The errors of the data sets' `load`.
-    """
+    """Decode the files of these data sets, before several processes need them at the same time."""
     problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
             try:
                 dataset.raw(existing_root(root, dataset.package), LOG.info)
-            except (
-                IntegrityError
-            ) as error:  # files of the next data set may be missing too: all problems are reported together
+            except IntegrityError as error:
                 problems.append(str(error))
     if problems:
         raise IntegrityError("\n".join(dict.fromkeys(problems)))
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Download the files that a data set lacks, decode it, and return the rows of `check`.
+    """Download the missing files of a data set, decode them, and return the rows of `check`.
 
     Raises:
-        IntegrityError: the download failed; names every missing file, its MD5 and its path.
+        IntegrityError: the download failed; lists every missing file with its MD5 and its path.
     """
     if not name:
         raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
@@ -95,11 +82,7 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
 
 
 def _make(folder: Path) -> None:
-    """Create the folder if it does not exist.
-
-    Raises:
-        UsageError: it cannot be created, or its path is not a folder.
-    """
+    """Create the folder if it does not exist; raise UsageError if that is impossible."""
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -111,10 +94,7 @@ def _make(folder: Path) -> None:
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Return one row per check: name, what, ok, found.
-
-    Without a name, every data set with any file below root is checked.
-    """
+    """Check one data set, or all data sets with files; return one row per check: name, what, ok, found."""
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
@@ -146,10 +126,7 @@ def state(row: DataRow) -> str:
 
 
 def _chosen(name: str) -> dict[str, Dataset]:
-    """Return the named data set, or all of them, by name.
-
-    For a data set with permuted labels, its source is returned.
-    """
+    """Return the named data set, or all data sets, by name; replace random targets by their source."""
     if not name:
         return datasets.CATALOG.members()
     dataset = datasets.get(name)
@@ -181,10 +158,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     failure = "the download is not what was published"
     try:
         dataset.format.download(root, card.files)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # no network, no such page, a broken archive: the missing files are listed below
+    except (OSError, RuntimeError) as error:  # no network, no such page, or a broken archive
         failure = f"the download failed: {error}"
     problems = inspected(root, card, dataset.package)[1]
     if problems:
@@ -200,10 +174,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
-    """Return one row per source file.
-
-    A missing file is in order if a readable cache has its decoded content.
-    """
+    """Return one row per source file; a missing file is accepted if its decoded content is cached."""
     decoded = _is_cached(dataset, root)
     whole, problems = inspected(root, dataset.card, dataset.package)
     rows = []

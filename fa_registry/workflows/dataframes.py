@@ -27,11 +27,8 @@ OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "out
 def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
     """Return one row per run, newest first, from the store's tables.
 
-    Headline metrics have four digits; `series` has them exactly. attrs["units"] and attrs["words"] have the unit and
-    the label of each metric column.
-
-    Args:
-        study, experiment: return only their runs [all].
+    Headline metrics are rounded to four digits; `series` gives exact values. attrs["units"] and attrs["words"] contain
+    the unit and the label of each metric column.
 
     >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
     """
@@ -43,14 +40,14 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
 def series(run_id: str, store: str = "") -> pd.DataFrame:
     """Return one row per epoch, metric and site of a run, exactly as in its recorded file.
 
-    site is <NA> for a metric with one value per epoch. A missing value is nan, with its reason in the next column.
-    attrs["units"] and attrs["words"] have the unit and the label by the metric's name.
+    Column `site` is <NA> for a metric with one value per epoch. A missing value is nan; column `reason` explains it.
+    attrs["units"] and attrs["words"] contain the unit and the label of each metric.
 
     Args:
         run_id: id of the run, or its first characters.
 
     Raises:
-        IntegrityError: the file is not the one that was recorded.
+        IntegrityError: the file differs from its recorded digest.
 
     >>> rows = fa_registry.series("3f2a")
     >>> rows[rows.quantity == "gamma"].pivot(index="epoch", columns="site", values="value")
@@ -71,10 +68,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
 
 
 def audit_frame(report: AuditReport) -> pd.DataFrame:
-    """Return one row per judged run: verdict, integrity, and the metrics of the audit's table.
-
-    `attrs` is as in `runs`.
-    """
+    """Return one row per judged run, with the metrics of the audit's table and `attrs` as in `runs`."""
     known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [

@@ -1,4 +1,4 @@
-"""A study's plan: its runs, which of them exist already, and the time of the rest. Nothing is written."""
+"""The plan of a study: its runs, the runs that exist already, and the time of the other runs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
 from fa_registry.workflows.training import kept_text, newest_finished, on_gpu
 
-HERE = ("", "local", "side_by_side")  # executors whose runs this machine trains
-BUSY = 0.1  # a larger share of the probe's time spent waiting for a processor is reported
+HERE = ("", "local", "side_by_side")  # executors that train runs on this machine
+BUSY = 0.1  # if the probe waits for a processor for a larger share of its time, a remark reports this share
 
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """The plan of one setting, whose runs differ only in method, control and seed.
+    """The plan of one setting.
 
     Attributes:
         labels: the study's names of the setting.
-        methods: with `+pen` if penalised.
-        runs: number of runs, controls included.
-        seconds: time of all runs from scratch in one process; None if no_time or problem has a reason.
-        seconds_left: the same for the runs that are not complete.
-        no_time: why it was not timed.
-        problem: why it cannot be run.
+        methods: names of the methods; `+pen` is added for runs with the residual penalty.
+        runs: number of runs and controls.
+        complete: number of runs and controls that need no training.
+        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if there is a reason in
+            `no_time` (the setting was not timed) or in `problem` (the setting cannot be run).
     """
 
     setting: str
@@ -61,11 +60,12 @@ class Plan:
     """The plan of a study.
 
     Attributes:
-        `twin`: how the overrides make it a variant of its study.toml.
-        probed: whether anything was timed.
-        seconds, seconds_left: of all runs one after another, and of those to train; None if a setting has no time.
-        seconds_by_jobs, seconds_left_by_jobs: the same with `jobs` processes, on no more cores than there are.
-        waiting: share of the probe's time in which it waited for a processor.
+        `twin`: description of the study variant that the overrides define.
+        complete: number of runs and controls that need no training.
+        probed: whether training steps were timed.
+        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if a setting has no time.
+        seconds_by_jobs, seconds_left_by_jobs: the same with `jobs` processes on the cores of this machine.
+        waiting: share of the probe's time in which the probe waited for a processor.
     """
 
     study: str
@@ -105,7 +105,7 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of a call of `run_study` and raise its InvalidFields; nothing is written."""
+    """Return the plan of a call of `run_study`, without writing anything."""
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     processes = resources.at_once or default_processes(study.specs)
@@ -146,7 +146,7 @@ def plan_study(
 
 
 def _why_unprobed(probing: bool, executor: str) -> str:
-    """Return why nothing is timed; empty if it is."""
+    """Return the reason why no training step is timed; empty if steps are timed."""
     if not probing:
         return "nothing was timed (--no-timing)"
     if executor not in HERE:
@@ -155,7 +155,7 @@ def _why_unprobed(probing: bool, executor: str) -> str:
 
 
 def shared(seconds: Iterable[float], lanes: int) -> float:
-    """Return how long runs of so many seconds take when each starts, in order, as soon as a lane is free."""
+    """Return the total time of runs that start in order, each as soon as one of `lanes` processes is free."""
     ends = [0.0] * lanes
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -163,10 +163,7 @@ def shared(seconds: Iterable[float], lanes: int) -> float:
 
 
 def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: bool) -> tuple[set[str], list[str]]:
-    """Return the identities of the runs that would not be trained, and remarks.
-
-    A store that does not exist is not created.
-    """
+    """Return the identities of the runs that need no training, and remarks; do not create a missing store."""
     uri = resolve_uri(store)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
@@ -187,7 +184,7 @@ def _setting(
     specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], probed: Probe, unprobed: str
 ) -> SettingPlan:
     first = specs[0]
-    # ladder controls with any number of trained blocks are counted together
+    # all ladder controls are counted together
     controls = Counter(spec.control.partition("_")[0] for spec in specs if spec.control != "none")
     left = [spec for spec in specs if spec.identity not in there]
     every = probed.seconds(specs)
@@ -210,16 +207,13 @@ def _setting(
 
 
 def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
-    """Return the names of the trained runs' methods.
-
-    With the residual penalty, of any strength, a rule counts as another method.
-    """
+    """Return the names of the trained methods, with `+pen` for a residual penalty of any strength."""
     trained = [spec for spec in specs if spec.control == "none"]
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
 def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, lanes: int) -> list[str]:
-    """Explain the source of the times, or why there are none."""
+    """Return remarks that explain how the times were estimated, or why there are no times."""
     remarks = []
     if any(plan.seconds is not None for plan in settings):
         remarks.append(

@@ -1,4 +1,4 @@
-"""Choose and load the editions that judge."""
+"""The choice of the editions by which runs are judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_EDITION = "2026-12"
 
 
 def study_edition(study: str) -> str:
-    """Return the edition of a study by its name; empty if no study file has this name."""
+    """Return the edition that the named study chooses; empty if there is no such study."""
     try:
         return load_study(study).edition if study else ""
     except UnknownName:
@@ -24,11 +24,11 @@ def study_edition(study: str) -> str:
 
 
 def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float] | None = None) -> Edition | None:
-    """Return the edition, or None; errors in it or in the thresholds are added to `problems`."""
+    """Return the edition, or None; add errors in the edition or the thresholds to `problems`."""
     where = f"edition {name}: "
     try:
         edition = load_edition(name)
-        where = "threshold "  # errors from here on are in the typed thresholds, not in the file
+        where = "threshold "  # from here on, InvalidFields is about the given thresholds, not the file
         return overridden(edition, thresholds or {})
     except InvalidFields as error:
         problems += [f"{where}{problem}" for problem in error.problems]
@@ -40,12 +40,11 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     own: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions to judge by, the leading one first; errors are added to `problems`.
+    """Return the editions to judge by, the leading edition first; add errors to `problems`.
 
     Args:
-        own: the study's edition. It leads if it is one of `editions`, else the first of them leads. It judges alone if
-            no edition is given.
-        thresholds: replace those of the leading edition.
+        own: the study's edition. It is the leading edition if `editions` contains it or if no edition is given.
+        thresholds: replacements for thresholds of the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
@@ -60,16 +59,16 @@ def chosen_editions(
 
 def _leading_first(own: str, names: Sequence[str]) -> list[str]:
     leading = (own or DEFAULT_EDITION) if (own or DEFAULT_EDITION) in names else names[0]
-    return sorted(names, key=lambda name: name != leading)  # sorted keeps the order of the others
+    return sorted(names, key=lambda name: name != leading)  # the other names keep their order
 
 
 def leading_edition(chosen: RunSelector, terms: JudgingOptions) -> str:
-    """Return the leading edition as it was typed; empty if only the study's own edition judges."""
+    """Return the leading edition as typed; empty if only the study's edition judges."""
     return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
 
 
 def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
-    """Return the editions to judge by; add errors in them, or in the study that names one, to `problems`."""
+    """Return the editions to judge by; add errors in the editions or in the study to `problems`."""
     own = ""
     try:
         own = chosen.as_asked.edition if chosen.study else ""
@@ -89,10 +88,7 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
 
 
 def signature(edition: EditionReference) -> str:
-    """Return an edition's exact rules in one line for a tag, e.g. `2026-05 23d1b7cd`.
-
-    The line also shows changed thresholds, and whether the edition is not a built-in one.
-    """
+    """Return an edition's name, digest, origin and changes of thresholds, e.g. `2026-05 23d1b7cd`."""
     modified = " modified" if edition.overrides else ""
     text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

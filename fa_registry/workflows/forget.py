@@ -1,4 +1,4 @@
-"""The forget command: move failed or mistaken runs into MLflow's bin, once nothing needs them."""
+"""The forget command: move failed or mistaken runs to MLflow's bin if nothing depends on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fa_registry.workflows.stores import open_tracker
 
 @dataclass(frozen=True)
 class ForgettableRun:
-    """A run that may be forgotten, as its tags and parameters describe it.
+    """A run that may be forgotten, as described by its tags and parameters.
 
     Attributes:
-        size: size of its files in bytes; None if they cannot be read.
-        restore: the command that restores it.
+        size: size of the run's files in bytes; None if the files cannot be read.
+        restore: the command that restores the run.
     """
 
     run_id: str
@@ -41,17 +41,13 @@ class ForgettableRun:
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
     """Return a description of each of these runs; change nothing.
 
-    Args:
-        run_ids: ids, or their first characters.
-        store: tracking URI.
-
     Raises:
-        InvalidFields: names every run that must be kept, and why.
-        UsageError: an id is unknown or ambiguous, or none is given.
+        InvalidFields: lists every run that must be kept, with the reason.
+        UsageError: no id is given, or an id is unknown or ambiguous.
     """
     if not run_ids:
         raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
-    tracker = open_tracker(store, create=False, write=True)  # opening it first closes the runs of killed processes
+    tracker = open_tracker(store, create=False, write=True)  # this also closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)
@@ -62,11 +58,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Move these runs into MLflow's bin, all or none; return what they were.
-
-    Raises:
-        The errors of `forgettable`.
-    """
+    """Move all of these runs to MLflow's bin and return their descriptions; see `forgettable`."""
     found = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
     for run in found:
@@ -116,5 +108,5 @@ def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
 def _size(tracker: Tracker, run_id: str) -> int | None:
     try:
         return tracker.size(run_id)
-    except (RegistryError, OSError):  # a run whose files are gone can be forgotten all the same
+    except (RegistryError, OSError):  # a run without its files can still be forgotten
         return None

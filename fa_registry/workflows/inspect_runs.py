@@ -1,4 +1,4 @@
-"""The commands that show one run or list the runs of a store, and the command that optimizes a store."""
+"""The commands show, list runs and optimize-store."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.stores import open_tracker
 
-SHOWN = 50  # runs, by default
+SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
-    """Return the record of a run that finished or stopped early.
-
-    Raises:
-        UsageError: the run has no record; gives its status and failure.
-    """
+    """Return the record of a run that finished or stopped early; for other runs, raise RegistryError."""
     from fa_registry.tracking.reader import read_record  # imports torch, which a list of runs does not need
     from fa_registry.workflows.selection import expand_run_id, failure_text
 
@@ -38,17 +34,14 @@ def show(run_id: str, store: str = "") -> RunRecord:
     return read_record(tracker, run)
 
 
-# `list runs`: what the store holds, newest first.
-
-
 @dataclass(frozen=True)
 class Listing:
     """A list of runs.
 
     Attributes:
         runs: one mapping per run, newest first.
-        more: whether older runs were left out.
-        none: why there is no run.
+        more: whether older runs were omitted because of the limit.
+        none: reason why the list is empty.
     """
 
     runs: list[dict[str, Any]]
@@ -57,10 +50,9 @@ class Listing:
 
 
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
-    """Return the newest `limit` runs (0: all) of a store, filtered by study, method label and status.
+    """Return the newest `limit` runs of a store (0: all), filtered by study, method label and status.
 
-    It sends one query and reads no file: the values come from tags, parameters and metrics, which an audit does not
-    trust.
+    The values come from the store's tables, which an audit does not trust. No file is read.
     """
     wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
@@ -72,7 +64,7 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Explain an empty list, with the known names: the given name may be mistyped."""
+    """Return the reason for an empty list; if a name is unknown, the reason contains the known names."""
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
         return "no run yet; `fa-registry study` and `fa-registry train` create some"
@@ -107,24 +99,12 @@ def _listed(run: StoredRun) -> dict[str, Any]:
     }
 
 
-# The optimize command: let sqlite collect statistics about a store, so that it plans queries well.
-
-
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store.
-
-    MLflow never does, and without statistics sqlite scans all metrics of all runs for one chart.
-
-    Returns:
-        `store`, its address, and `rows`, the number of rows of each large table.
-
-    Raises:
-        UsageError: the store is not a sqlite database (other databases collect statistics themselves).
-        StoreError: the database is locked.
-    """
+    """Run ANALYZE on a sqlite store; return its address and the number of rows of each large table."""
+    # MLflow does not run ANALYZE. Without its statistics, sqlite scans the metrics of all runs for one chart.
     uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)
     if path is None:

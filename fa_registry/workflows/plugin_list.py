@@ -1,4 +1,4 @@
-"""The commands list and card: plug-ins of every kind, analyses, editions, studies and templates."""
+"""The commands list and info: plug-ins of every kind, analyses, editions, studies and templates."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ CATALOGS = {
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
 IMPORT_SECONDS = 60.0  # limit for the import of a package
-PART = "taken in by pages."  # ends the description of a template that pages include
+PART = "taken in by pages."  # description of a template that pages include
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import third-party plug-ins of these kinds, each in a separate process, which may hang or end.
-
-    A plug-in that does is disabled in this process, with the reason.
-    """
+    """Import each third-party plug-in in a separate process; if that fails or hangs, disable the plug-in."""
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
 
@@ -46,14 +43,14 @@ def check_plugin_imports(*families: str) -> None:
 
 
 def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-    """Import a plug-in in the other process; ignore errors that the same call raises in this process too."""
+    """Import a plug-in; ignore a RegistryError, because the main process gets the same error."""
     family, name = place
     with contextlib.suppress(RegistryError):
         PLUGGED[family].get(name)
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, line and file of every plug-in of a kind; raise UnknownName for an unknown kind."""
+    """Return name, one-line description and file of every plug-in of a kind."""
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
     if family in PLUGGED:
@@ -65,7 +62,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
     if family == "editions":
         from fa_registry.protocol.rules import load_edition, shipped
 
-        for name in shipped():  # a variant is in the file of its edition: `2026-05:strict` in 2026-05.toml
+        for name in shipped():  # the file of an edition also contains its variants: 2026-05.toml has `2026-05:strict`
             yield name, load_edition(name).title, bundled_files.editions() / f"{name.partition(':')[0]}.toml"
     elif family == "studies":
         from fa_registry.studies import study
@@ -81,7 +78,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
             yield name, text.partition("\n")[0], bundled_files.templates() / name
     elif family == "analyses":
         for name, analyser in analyses.CATALOG.members().items():
-            typed = name.replace("_", "-")  # as `fa-registry analyse` expects it
+            typed = name.replace("_", "-")  # the form that `fa-registry analyse` expects
             yield typed, analyser.question, analyses.CATALOG.location(name).file
     else:
         for name, member in CATALOGS[family].members().items():
@@ -93,10 +90,8 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
 def card_of(name: str, family: str = "") -> dict[str, Any]:
     """Return the card of a plug-in as plain data, with `family` and `file`.
 
-    If two kinds have the name and `family` is not given, the kind that comes first in CATALOGS is used, methods first.
-
-    Raises:
-        UnknownName: there is none; names the nearest name.
+    Args:
+        family: a key of CATALOGS; by default the first kind that contains the name.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

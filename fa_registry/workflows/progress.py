@@ -1,8 +1,7 @@
 """Progress of many jobs: a log line for every run that ends, and bars on a terminal.
 
-Without a terminal (a log file, a pipe), a training run logs a line at its first epoch and then at intervals, so that a
-long epoch can be distinguished from a hanging process. The command line prints the log on standard error. In Python
-nothing is printed unless `logging` is configured to.
+Without a terminal (a log file, a pipe), a training run logs a line at its first epoch and then at intervals. A long
+epoch can then be distinguished from a hanging process. The command line prints the log on standard error.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ LOG = logging.getLogger(__name__)
 
 
 LINES = 10  # approximate number of lines of a training run without a terminal
-EPOCHS_APART = 10  # least distance of two lines
-SECONDS_APART = 60.0  # after so long, a line is logged at the next epoch
+EPOCHS_APART = 10  # smallest distance between two lines
+SECONDS_APART = 60.0  # if the last line is older, a line is logged at the next epoch
 
 
 def duration(seconds: float | None) -> str:
-    """Return `45 s`, `12 min`, `3.4 h`; N/A for None."""
+    """Format a duration as `45 s`, `12 min` or `3.4 h`; None as N/A."""
     if seconds is None:
         return "N/A"
     if seconds < 90:
@@ -39,10 +38,9 @@ def duration(seconds: float | None) -> str:
 
 
 class TimeLeft:
-    """Estimate the time left of many jobs from the epochs trained since the start.
+    """Estimator of the remaining time of many jobs, from the epochs trained since the start.
 
-    A job that has not begun counts as long as the mean of those that have. Epochs trained before a resume are not
-    counted.
+    A job that has not begun is assumed to have the mean length of the other jobs.
     """
 
     def __init__(self, jobs: int):
@@ -51,8 +49,8 @@ class TimeLeft:
         self._ended: set[int] = set()
 
     def report(self, index: int, epoch: int, epochs: int) -> None:
-        """Record how far a job is."""
-        first = self._epochs.get(index, (epoch,))[0]
+        """Record that a job has trained `epoch` of `epochs` epochs."""
+        first = self._epochs.get(index, (epoch,))[0]  # a resumed job trained these epochs earlier
         self._epochs[index] = (first, epoch, epochs)
 
     def end(self, index: int) -> None:
@@ -60,7 +58,7 @@ class TimeLeft:
         self._ended.add(index)
 
     def seconds(self, elapsed: float) -> float | None:
-        """Return the seconds left after `elapsed` ones; None before any epoch is done."""
+        """Return the remaining seconds, given the elapsed seconds; None before the first epoch is done."""
         known = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
         mean = sum(known.values()) / len(known) if known else 1
         total = sum(known.get(index, mean) for index in range(self._jobs))
@@ -76,7 +74,7 @@ def joined(*parts: str) -> str:
 
 
 class Progress:
-    """Context manager; `show` takes the executor's events. names: one a job. words: of a job's result."""
+    """Context manager that shows the events of an executor; `text` describes the result of a job."""
 
     def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):
         self._title = title
@@ -94,7 +92,7 @@ class Progress:
             disable=not self._drawn,
         )
         self._lines: dict[int, TaskID] = {}
-        self._told: dict[int, float] = {}  # when each run last logged a line
+        self._told: dict[int, float] = {}  # run → time of its last log line
         self._fired: dict[int, set[str]] = {}
         self._finished = 0
         self._left = TimeLeft(len(names))
@@ -110,7 +108,7 @@ class Progress:
         self._bars.stop()
 
     def show(self, event: JobEvent) -> None:
-        """Advance the job's bar, or log its end."""
+        """Advance the job's bar; if the job has ended, log its result."""
         if event.kind == "progress":
             self._advance(event)
             return
@@ -143,7 +141,7 @@ class Progress:
         self._bars.update(self._lines[event.index], completed=epoch, note=joined(note, *fired))
 
     def _report_fires(self, index: int, fired: Mapping[str, int]) -> None:
-        """Log a line for every rule that fired for the first time; the bar has space only for names."""
+        """Log the rules that fired for the first time; a bar shows only their names."""
         known = self._fired.setdefault(index, set())
         news = {code: epoch for code, epoch in fired.items() if code not in known}
         known.update(news)
@@ -151,18 +149,15 @@ class Progress:
             self._report(index, fired_text(news))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
-        """Return whether to log a line: at the first epoch, every n-th, and after a long pause.
-
-        The last epoch has no line, because the end of the run is logged.
-        """
+        """Return whether to log a line: at the first epoch, at every n-th epoch and after a long pause."""
         now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
         due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
         if due:
             self._told[index] = now
-        return due and epoch < epochs
+        return due and epoch < epochs  # after the last epoch, the end of the run is logged
 
     def _text_left(self) -> str:
-        """Return `about 12 min left` of all jobs; empty before any is done, and at the end."""
+        """Return `about 12 min left` for all jobs; empty before the first epoch is done and at the end."""
         seconds = self._left.seconds(time.monotonic() - self._started)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 

@@ -1,4 +1,4 @@
-"""Recompute many runs, one after another or in several processes; an error in one affects no other."""
+"""Recomputation of the metrics of runs, in one or several processes."""
 
 from __future__ import annotations
 
@@ -79,12 +79,7 @@ EPOCHS_A_RUN = 10
 
 @dataclass(frozen=True)
 class RemeasuredRun:
-    """The result for one run: its record, or the reason why there is none.
-
-    Attributes:
-        redrawn: the result of its replay, if there was one.
-        exclusion: why there is no record.
-    """
+    """The result for one run: its record and the result of its replay, or the reason for its exclusion."""
 
     run: StoredRun
     record: RunRecord | None = None
@@ -93,7 +88,7 @@ class RemeasuredRun:
 
     @property
     def text(self) -> str:
-        """Describe the result in one line, with the time of the replay, which no report contains."""
+        """One line that describes the result, with the duration of the replay."""
         if not self.record:
             return self.exclusion.reason
         again = self.redrawn
@@ -110,14 +105,12 @@ def remeasure_all(
 ) -> list[RemeasuredRun]:
     """Recompute every run; return the results in the order of `runs`.
 
-    The metrics do not depend on the number of processes: each run is recomputed with its own thread count.
+    An error in one run does not affect the other runs. The metrics do not depend on the number of processes, because
+    each run is recomputed with its recorded number of threads.
 
     Args:
-        measuring: as `checked_measuring` returns it.
-        opened: how another process opens the tracker; by default by the address of its store.
-
-    Raises:
-        Interrupted: a signal asked to stop.
+        measuring: result of `checked_measuring`.
+        opened: opens the tracker in another process; by default by the address of the store.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -125,7 +118,8 @@ def remeasure_all(
     gathered = _with_third_party(
         tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
     )
-    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # finds equal weights
+    # mark runs with equal final weights
+    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])
     by_id = {record.run_id: record for record in records}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
@@ -134,7 +128,7 @@ def remeasure_all(
 
 
 def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
-    """Return the options with the runs that are trained again to the end; log the nonce that chooses them."""
+    """Return the options, completed by the runs to train again to the end; log the nonce of this choice."""
     if measuring.whole is not None:
         return measuring
     measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
@@ -145,7 +139,7 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """Return the options with numbers for typed values; errors are added to `problems`."""
+    """Return the options with typed values converted to numbers; add errors to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -160,7 +154,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
     try:
         resolve(measuring.device)
     except ValueError as error:
-        if f"device: {error}" not in problems:  # the check of the study may have reported it
+        if f"device: {error}" not in problems:  # the check of the study may have found the same error
             problems.append(f"device: {error}")
     return dataclasses.replace(measuring, **numbers)
 
@@ -168,11 +162,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute the runs, in groups that import the same packages.
-
-    Args:
-        there: recomputes a run in another process.
-    """
+    """Recompute the runs, grouped by the packages that they import. `there` recomputes a run in a worker."""
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
@@ -180,7 +170,7 @@ def _each(
     for place, run in enumerate(runs):
         parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
     gathered: dict[int, RemeasuredRun] = {}
-    for packages, places in parts.items():  # runs that import no third-party package first
+    for packages, places in parts.items():  # the first group imports no third-party package
         part = [runs[place] for place in places]
         outcomes = _part(tracker, part, there, measuring, data_root, bool(packages)) if part else []
         gathered |= dict(zip(places, outcomes, strict=True))
@@ -195,19 +185,15 @@ def _part(
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Recompute runs that import the same packages.
-
-    Args:
-        third_party: whether they import any. Third-party code may end its process, and the exit code of this process is
-            an audit's answer. If this process has already imported another package, it computes none of the built-in
-            metrics.
-    """
+    """Recompute runs that import the same packages; `third_party`: whether there are such packages."""
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
+    # Third-party code may end its process or change functions, so it runs in other processes. If this process has
+    # imported such code, built-in metrics are also computed in other processes.
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
-        with stop_on_signal() as stop:  # workers ignore Ctrl-C, this process handles it
+        with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
             return _run(tracker, runs, there, count, stop, run_all)
 
     def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
@@ -219,7 +205,7 @@ def _part(
 def _on_a_cluster(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions
 ) -> list[RemeasuredRun]:
-    """Recompute the runs by the requested executor, as it trains a study."""
+    """Recompute the runs with the requested executor."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
     with executor.opened(resources) as room, stop_on_signal() as stop:
@@ -239,34 +225,25 @@ def _on_a_cluster(
 def _in_one_step(
     task: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
 ) -> Generator[None, None, RemeasuredRun]:
-    """Wrap the task as a generator for an executor; it waits for no device."""
+    """Wrap the task as a generator, because an executor expects one."""
     return task(run, stop, report)
     yield
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
-    """Return the third-party packages that recomputing a run imports.
-
-    They are read from its spec.json, because a table can be edited.
-
-    Args:
-        factories: whether the model of a user-supplied loop may be built, by its author's code.
-    """
+    """Return the third-party packages that are imported to recompute a run."""
+    # from spec.json, because the parameters in the store's tables can be edited
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
         return packages_of(read_spec(path)) if path is not None else frozenset()
-    except RegistryError:  # unreadable, or something is not installed: only a factory can run
+    except RegistryError:  # spec.json is unreadable or names code that is not installed; only a factory can run
         return frozenset({OWN_LOOP}) if factories else frozenset()
 
 
 def _with_third_party(
     tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add the metrics of third-party diagnostics to recomputed runs.
-
-    Args:
-        there: measures a run in another process.
-    """
+    """Add the metrics of third-party diagnostics to recomputed runs. `there` measures a run in a worker."""
     chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
     if not chosen or not diagnostics.CATALOG.third_party():
         return gathered
@@ -289,7 +266,7 @@ def _third_party_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Measurements:
-    """Return the metrics of third-party diagnostics for a run, measured in a separate worker."""
+    """Return the metrics of third-party diagnostics for a run; called in a worker."""
     tracker = opened()
     record = read_record(tracker, run)
     with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
@@ -310,7 +287,7 @@ def _remeasured(
 def remeasure_one(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
 ) -> RemeasuredRun:
-    """Recompute one run; an error becomes its exclusion, so that the other runs continue."""
+    """Recompute one run; return an error as the `exclusion` of the result."""
     try:
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
@@ -334,10 +311,7 @@ def _gather_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> RemeasuredRun:
-    """Recompute one run in a worker.
-
-    A tracker cannot be sent to a worker; the function that opens it can.
-    """
+    """Recompute one run; called in a worker, which opens the tracker because a tracker cannot be pickled."""
     return remeasure_one(opened(), run, measuring, data_root)
 
 
@@ -349,7 +323,7 @@ def _run(
     stop: Callable[[], bool],
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
-    """Recompute the runs in `processes` workers. run_all: `run_jobs` or `supervise`."""
+    """Recompute the runs in `processes` workers. `run_all` starts them, for example `run_jobs`."""
     gathered: dict[int, RemeasuredRun] = {}
     spill_file = SpillFile()
     title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
@@ -359,7 +333,7 @@ def _run(
             progress.show(event)
             if event.kind == "done":
                 gathered[event.index] = _laid(event.value, runs[event.index], spill_file)
-            elif event.kind == "failed":  # the worker itself died without a result
+            elif event.kind == "failed":  # the worker ended without a result
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
 
@@ -370,18 +344,15 @@ def _run(
 
 
 def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
-    """Write the record to the spill file and return the outcome.
-
-    Args:
-        run: as it was requested; a worker returns a copy, which is completely in memory.
-    """
+    """Write the large fields of the record to the spill file and return the outcome."""
     if outcome.record:
         spill_file.spill(outcome.record)
+    # the worker returned a copy of `run` that is completely in memory
     return dataclasses.replace(outcome, run=run)
 
 
 def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """Yield how many training steps were replayed, for the report; nothing if none were."""
+    """Yield the report's remark on the number of replayed training steps, if any were replayed."""
     taken = [outcome.redrawn for outcome in gathered if outcome.redrawn and outcome.redrawn.steps]
     if taken:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
@@ -392,7 +363,7 @@ def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
 
 
 def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]) -> Replay:
-    """Return, for the report, which runs were trained again to the end, and the results."""
+    """Return the report's list of runs that were trained again to the end, with the results."""
     runs = []
     for outcome in gathered:
         if outcome.run.run_id in measuring.whole:
@@ -403,7 +374,7 @@ def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return how many processes save time for these runs and their replays; one on a GPU, as for training."""
+    """Return the number of processes that saves time for these runs and their replays; 1 on a GPU."""
     if torch.cuda.is_available():
         return 1
     whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
@@ -411,22 +382,18 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
 
-# From a stored run to a record whose metrics were recomputed from its artifacts.
-
-
 def remeasure_run(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """Return the run's record, with every metric recomputed and compared unless it is trusted.
+    """Recompute a run's metrics, compare them with the logged metrics, and replay its training.
 
-    In addition, everything that follows from its specification is re-initialised from the seed, and its first training
-    steps are replayed.
+    If `measuring.trust_logged` is set, only check the digests of the files.
 
     Returns:
-        The record, and the result of the replay, see training.replay_from_seed.
+        The record, and the result of the replay; None if nothing was replayed.
 
     Raises:
-        IntegrityError: a file is missing or is not the one that was recorded.
+        IntegrityError: a file is missing or differs from its recorded digest.
     """
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
@@ -440,10 +407,10 @@ def remeasure_run(
 def _measured(
     tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, data_root: Path | None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """Return the logged record, with its metrics recomputed and compared unless they are trusted."""
+    """Return the record with recomputed and compared metrics, or with logged metrics if these are trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
-    # Even for trusted metrics, every recorded file must be unchanged.
+    # This check is made even if the logged metrics are trusted.
     check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
     if OWN_LOOP in record.provenance:
         return of_own_loop(tracker, record, measuring.factories), None
@@ -468,10 +435,10 @@ def _measured(
             recorded = record.measurements.conventions
             initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
             again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
-            # for an adopted run, or without the feedback state, the method's credit cannot be recomputed
+            # the method's credit cannot be recomputed for an adopted run or without the feedback state
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
-            # an adopted run names the code that measured it: no check can say which code trained it
+            # an adopted run records the code that measured the checkpoint, not the code that trained it
             checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)])]
             checks += [] if task.spec.weights else [code]
             further = (backprop_check(task, NO_FEEDBACK if lost else ""), network_check(task, again))
@@ -485,13 +452,7 @@ def _measured(
 
 
 def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
-    """Return the run's initial weights: from the kept file, else drawn from the specification.
-
-    They are None if the run did not record them.
-
-    Args:
-        task: as `prepare` initialised it.
-    """
+    """Return the run's initial weights from their file or re-initialised by `task`; None if not recorded."""
     if sealed.initial:
         return load_tensors(sealed.initial, sealed.digests["initial"])
     drawn = task.network.state_dict()
@@ -501,13 +462,9 @@ def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor]
 def _sealed(
     tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: RemeasureOptions
 ) -> SealedTraining:
-    """Return the recorded files that a replay is compared with.
-
-    Args:
-        task: describes this machine.
-    """
+    """Return the recorded files with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
-    # a file that was never recorded is no evidence; if a recorded one is missing, its metrics become N/A
+    # a file without a recorded digest is not used; if a recorded file is missing, metrics that need it become N/A
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
     step, early = schema.sealed_step(record.digests), None
@@ -530,7 +487,7 @@ def _sealed(
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
-    """Return the record without the values of metrics that need the lost feedback state."""
+    """Return the record without the values of metrics that need the missing feedback file."""
     absent = Reading(None, NO_FEEDBACK)
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     lost = {quantity for card in cards for quantity in card.needs_credit}

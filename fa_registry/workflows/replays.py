@@ -1,7 +1,4 @@
-"""Choose the runs that an audit trains again to the end, and the records to compare them with.
-
-They are chosen by a nonce that no author knew in advance.
-"""
+"""The random choice of runs that an audit trains again to the end, and the records for comparison."""
 
 from __future__ import annotations
 
@@ -28,19 +25,19 @@ ROWS = 5  # epochs of a chosen run whose measurements are recomputed under `auto
 
 
 def drawn_nonce() -> str:
-    """Return 64 random bits, which no author can know beforehand."""
+    """Return 64 random bits as hexadecimal digits; the author of a run cannot know them in advance."""
     return secrets.token_hex(8)
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the nonce to choose by; raise ValueError if the typed text is not one."""
+    """Return the typed nonce, or a new nonce for an empty text; raise ValueError if it is invalid."""
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
     return typed.lower() or drawn_nonce()
 
 
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
-    """Return the ids of the runs to train again to the end: all, or one per group and frozen control."""
+    """Return the ids of the runs to train again to the end: all, or one per group and all frozen controls."""
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
     specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
@@ -54,16 +51,12 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def ranked(nonce: str, *names: object) -> str:
-    """Return a sort key by this nonce; the run of a group with the smallest key is chosen."""
+    """Return a sort key determined by the nonce and the names; the run with the smallest key is chosen."""
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
 def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
-    """Return what the run recorded of its epochs; the measurements of a chosen run are recomputed too.
-
-    Args:
-        ran: its last epoch.
-    """
+    """Return the records of a run's `ran` epochs, with which a replay is compared."""
     whole = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
@@ -86,18 +79,14 @@ def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOpt
 
 
 class SeriesComparison:
-    """Compares an epoch's recomputed measurements with the rows of the run's series."""
+    """Comparison of recomputed measurements with the rows of the run's series."""
 
     def __init__(self, tracker: Tracker, record: RunRecord):
         self._record = record
         self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
 
     def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences as text; empty if there are none.
-
-        Args:
-            measured: all measurements of the epoch, or only its losses.
-        """
+        """Return the differences at one epoch as text; `measured`: all its measurements, or only its losses."""
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
         wrong = [
@@ -115,7 +104,7 @@ class SeriesComparison:
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return the measurements of every epoch of a series."""
+    """Return a mapping from epoch to the measurements in a series."""
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, quantity, site, value, reason in rows:
@@ -138,10 +127,7 @@ def _text(reading: Reading | None) -> str:
 
 
 def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's specification from its file; None if it is unreadable.
-
-    Recomputing the run reports an unreadable file.
-    """
+    """Return the run's specification; None if its file is unreadable, which recomputation reports."""
     try:
         path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
         return read_spec(path) if path else None

@@ -1,4 +1,4 @@
-"""The report command: render an audit's pages again, from a file or from a study's newest audit."""
+"""The commands report and diff, and the reading of recorded audits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
-    """Render the pages of `file`, or of the newest audit of `study`; return the written paths.
-
-    Without either, the file is the one that `audit` writes by default.
-
-    Raises:
-        UsageError: both are given, there is no such file, or the study was never audited.
-        InvalidFields: the pages cannot be written.
-    """
+    """Render the pages of `file` (by default USUAL) or of the newest audit of `study`; see `api.report`."""
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
     problems: list[str] = []
@@ -47,13 +40,13 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
 
 
 def _newest(store: str, study: str) -> AuditReport:
-    from fa_registry.workflows.stores import open_tracker  # imports MLflow in seconds; a file does not need it
+    from fa_registry.workflows.stores import open_tracker  # slow, because it imports MLflow
 
     return newest_report(open_tracker(store, create=False), study)[1]
 
 
 def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
-    """Return the newest complete audit of a study, and what it recorded."""
+    """Return the run of the newest complete audit of a study, and its report."""
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
@@ -64,7 +57,7 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
-    """Log a warning that names every stored page that differs from the page the audit wrote."""
+    """Log a warning if a stored page differs from the page that the audit wrote."""
     from fa_registry.tracking.page_digests import check_audit_pages
 
     try:
@@ -79,17 +72,14 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> No
 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
-    """Return the audits of a study, newest first.
-
-    They are sorted by their numbers; audits of releases without numbers are sorted by start time. Thus one audit on a
-    machine whose clock is ahead does not stay the newest.
-    """
+    """Return the audits of a study, newest first."""
+    # Start times are used only for audits of older releases, which have no number: a machine's clock may be wrong.
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
     return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the number tag of the next audit. audits: the earlier ones, newest first."""
+    """Return the tag with the number of the next audit; `audits`: the earlier audits, newest first."""
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -99,23 +89,20 @@ def _number(audit: StoredRun) -> int:
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
-    """Return the report of an audit's own run.
+    """Return the report of an audit run; raise IntegrityError if the report is missing or was changed.
 
     Args:
-        again: the command that audits again, named in the error.
-
-    Raises:
-        IntegrityError: the report is missing, or is not the one that was recorded.
+        again: the command that audits again, for the error message.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
         raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
-    from fa_registry.tracking.page_digests import check_audit_pages  # imports torch, which a file does not need
+    from fa_registry.tracking.page_digests import check_audit_pages  # slow, because it imports torch
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
-    # digest of the text, not of the decoded report: a later release may have added fields
+    # digest of the JSON, not of the decoded report, to which a later release may have added fields
     found = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != found:
         raise IntegrityError(
@@ -125,17 +112,14 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
 
 
 def existing(file: str) -> Path:
-    """Return the path of a report; raise UsageError if there is no such file."""
+    """Return the path of a report; raise UsageError if the file does not exist."""
     if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
         raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study reads it from the store")
     return Path(file)
 
 
-# Reading an audit.json; this needs neither torch nor MLflow.
-
-
 def load_report(path: Path) -> AuditReport:
-    """Return an audit.json as an AuditReport.
+    """Read an audit.json, without torch and MLflow.
 
     Raises:
         InvalidFields: the file is not a report.
@@ -159,10 +143,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield inconsistencies between valid records.
-
-    They are a run that occurs twice, and an opinion whose runs are not exactly the report's.
-    """
+    """Yield errors for runs that occur twice, and for opinions whose runs are not the report's runs."""
     ids = [run.record.run_id for run in report.runs]
     for twice, times in sorted(Counter(ids).items()):
         if times > 1:
@@ -181,18 +162,11 @@ def _other_schema(found: int) -> str:
     return "a newer release wrote it: update fa_registry"
 
 
-# The diff command: what changed between two audits.
-
-
 DIFFERENT = 1  # as the exit code of diff(1)
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits, each an audit.json or the folder of its pages.
-
-    Raises:
-        InvalidFields: one or both cannot be read; names both if both are bad.
-    """
+    """Compare two audits, each given by the path of an audit.json or of the folder with its pages."""
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:
@@ -205,7 +179,7 @@ def exit_code(found: AuditDiff) -> int:
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
-    """Return the report of a file or a folder; None with the reason in `problems`."""
+    """Return the report of a file or a folder, or None; add errors to `problems`."""
     path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
         problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")

@@ -1,4 +1,4 @@
-"""Apply the edition's rules to every epoch of a run in training, and end the run if one fires."""
+"""Monitoring of the edition's rules during training; a run may end when a rule fires."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from fa_registry.workflows.editions import DEFAULT_EDITION, load_or_name, signat
 
 @dataclass(frozen=True)
 class MonitoredRules:
-    """The edition whose rules are checked (None: no rules), and which of them end the run."""
+    """An edition whose rules are checked during training (None: no rules), and the rules that end a run."""
 
     edition: Edition | None = None
     stop_on: tuple[str, ...] = ()
 
     @property
     def by(self) -> str:
-        """Return the edition's description for a tag."""
+        """Description of the edition for a tag."""
         return signature(self.edition.reference) if self.edition else ""
 
     @property
     def wish(self) -> str:
-        """Return which rules may end the run; equal values end equal runs at the same epoch. Empty: none."""
+        """Rules that may end a run, as text for a tag; empty if no rule may."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
-        """Return the rules for one run; no rule ends a control, because it is never judged and others need it."""
+        """Return the rules for a run; no rule ends a control, because other runs are compared with it."""
         return self if control == "none" else MonitoredRules(self.edition)
 
 
@@ -41,11 +41,11 @@ UNWATCHED = MonitoredRules()
 
 
 def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredRules:
-    """Return the requested rules; errors are added to `problems`.
+    """Return the requested rules; add errors to `problems`.
 
     Args:
         edition: a name or path.
-        stop_on: `D1,D2`.
+        stop_on: codes of the rules that end a run, e.g. `D1,D2`.
     """
     loaded = load_or_name(edition or DEFAULT_EDITION, problems)
     if loaded is None:
@@ -65,7 +65,7 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
 
 
 def is_watchable(rule: Rule) -> bool:
-    """Return whether a rule can be judged from one run's metrics at one epoch."""
+    """Return whether a rule can be evaluated from one run's metrics at one epoch."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     late = [card for card in cards if card.when == "final"]
     at_the_end = any(card.covers(condition.quantity) for card in late for condition in rule.conditions)
@@ -73,15 +73,14 @@ def is_watchable(rule: Rule) -> bool:
 
 
 class Monitor:
-    """Checks the rules at every epoch of one run.
+    """Monitor of the rules in one run.
 
     Args:
-        report: sets tags on the run at once; called first with the tags of the edition, then for every epoch in which a
-            rule fires.
-        rows: epochs measured before an interruption; rules that fired in them are not reported again.
+        report: sets tags on the run, first for the edition, then whenever a rule fires for the first time.
+        rows: epochs that were measured before an interruption.
 
     Attributes:
-        fired: rule → the first epoch at which it fired.
+        fired: rule → the first epoch at which the rule fired.
     """
 
     def __init__(
@@ -98,14 +97,14 @@ class Monitor:
         report({**{name: value for name, value in tags.items() if value}, **fires})
 
     def receive(self, row: EpochRow) -> None:
-        """Check one epoch's metrics and tag the run with the rules that fired."""
+        """Check one epoch's metrics and tag the run with the rules that fired for the first time."""
         news = self._look(row)
         if news:
             self._tell({schema.first_fire_tag(code): str(row.epoch) for code in news})
 
     @property
     def ended_by(self) -> str:
-        """Return why the run must end, `D1 at epoch 8`; empty if no rule that ends it has fired."""
+        """Reason why the run must end, e.g. `D1 at epoch 8`; empty if the run continues."""
         fired = [code for code in self._watch.stop_on if code in self.fired]
         first = min((self.fired[code] for code in fired), default=0)
         codes = "+".join(code for code in fired if self.fired[code] == first)
@@ -118,5 +117,5 @@ class Monitor:
 
 
 def fired_text(fired: Mapping[str, int]) -> str:
-    """Return `D1 fired at epoch 8, D2 fired at epoch 12`, for a line of progress."""
+    """Return a text such as `D1 fired at epoch 8, D2 fired at epoch 12`."""
     return ", ".join(f"{code} fired at epoch {epoch}" for code, epoch in fired.items())

@@ -1,4 +1,4 @@
-"""The state of the runs of a store (epoch, speed, fired rules), by one query per refresh."""
+"""The state of the runs of a store: epoch, speed and fired rules, read by one query."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from fa_registry.workflows.stores import open_tracker
 EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
 DIGITS = re.compile(r"[0-9]{1,6}")
 FIRST_FIRE = schema.first_fire_tag("")
-HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accuracy"]}  # field: metric
+HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accuracy"]}  # field of RunStatus → metric
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of one run by the store's tables, which an audit does not trust.
+    """The state of one run according to the store's tables, which an audit does not trust.
 
-    Values that the tables do not have are None or empty.
+    Values that are not in the tables are None or empty.
 
     Attributes:
-        epoch: the last measured one.
-        epochs: the requested number.
-        fired: rule → epoch at which it first fired.
-        rate: epochs per second.
-        left: seconds left.
-        silent: seconds since this watcher saw the last heartbeat; 0 for a run without one, or seen for the first time.
+        epoch, epochs: the last measured epoch, and the requested number of epochs.
+        fired: rule → epoch at which the rule first fired.
+        rate, left: epochs per second, and remaining seconds.
+        silent: seconds since this process saw a new heartbeat of the run; 0 if it is not running or polled first now.
     """
 
     run_id: str
@@ -50,7 +48,7 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reads the state of a store's runs repeatedly. study: only of this study; most: only the newest ones."""
+    """Reader of the state of the `most` newest runs of a store, for repeated calls."""
 
     tracker: Tracker
     study: str = ""
@@ -60,7 +58,7 @@ class StatusPoller:
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def poll(self) -> list[RunStatus]:
-        """Return the state of the running runs first, then of the others, newest first."""
+        """Return the states of the runs: running runs first, then the other runs, each newest first."""
         tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: self.study} if self.study else {})
         runs = self.tracker.search(tags, most=self.most)
         return sorted(map(self._row, runs), key=lambda row: row.status != "running")
@@ -88,10 +86,7 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since this watcher first saw the run.
-
-        At the first poll it is the rate since the run began or resumed.
-        """
+        """Return the epochs per second since the first poll; at that poll, since the run began or resumed."""
         began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == began:
             resumed = run.tags.get(schema.TAG_RESUMED, "")
@@ -101,7 +96,7 @@ class StatusPoller:
 
 
 def watcher(store: str = "", study: str = "", most: int = 50) -> StatusPoller:
-    """Return a poller of an existing store."""
+    """Return a StatusPoller of an existing store."""
     return StatusPoller(open_tracker(store, create=False), study, most)
 
 

@@ -1,4 +1,4 @@
-"""The new command: create a package with a user-supplied plug-in, its entry point and its test."""
+"""The new command: create a package for a user's plug-in, with its entry point and its test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.studies import study
 
 FOLDER = bundled_files.templates() / "new"
-FAMILIES = {  # kind: its plug-in kind, and the catalog of used names
+FAMILIES = {  # kind of skeleton: plug-in kind, and catalog of existing names
     "method": ("methods", methods.CATALOG),
     "architecture": ("architectures", architectures.CATALOG),
     "dataset": ("datasets", datasets.CATALOG),
@@ -37,7 +37,7 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The written files, and the commands to run next."""
+    """The files that were written, and the next commands for the user."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -45,16 +45,7 @@ class Skeleton:
 
 
 def new(kind: str, name: str, out: str = "") -> Skeleton:
-    """Write the skeleton of `kind` as `name` into a new folder of that name in `out` [here].
-
-    Existing files are not overwritten.
-
-    Args:
-        kind: one of KINDS.
-
-    Raises:
-        InvalidFields: names everything that is wrong, before anything is written.
-    """
+    """Write the skeleton of a plug-in or a study into the new folder `out`/`name`; `kind`: one of KINDS."""
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
@@ -71,7 +62,7 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
 
 
 def _unfit(kind: str, name: str) -> list[str]:
-    """Return why the name cannot be used; it names a package, a module and a plug-in at once."""
+    """Return the reasons why the name cannot be used for a package, a module and a plug-in."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         return [
             f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
@@ -95,7 +86,7 @@ def _package(kind: str, name: str) -> Mapping[str, str]:
 
 
 def _named(text: str, kind: str, name: str) -> str:
-    """Return the text with the skeleton's name replaced."""
+    """Replace the placeholders in the text of a template."""
     family = FAMILIES[kind][0] if kind in FAMILIES else ""
     named = text.replace("FAMILY", family).replace("KIND", kind)
     camel = "".join(part.capitalize() for part in name.split("_"))

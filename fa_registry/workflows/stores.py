@@ -1,4 +1,4 @@
-"""Open the tracker for a command: which store, which experiment, and which run `mlflow run` has begun."""
+"""The store and the experiment of a command, and MLflow's pages of the store."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from fa_registry.tracking.store import check_writable, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
-UI = "http://127.0.0.1:5000"  # where `make ui` serves a store without a server
-DEFAULT = "0"  # the id of the experiment Default, which MLflow uses if no experiment is named
+UI = "http://127.0.0.1:5000"  # address at which `make ui` serves a store that has no server
+DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experiment is named
 
 
 def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
-    """Return the tracker of `store`; without `create` a missing database is an error.
+    """Return the tracker of a store.
 
-    A read-only store is opened for reading, unless `create` or `write` is set. New runs go to `experiment`, else to the
-    one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to `fa_registry`.
+    Args:
+        experiment: experiment of new runs; by default the one that MLFLOW_EXPERIMENT_NAME or `mlflow run
+            --experiment-name` names, else `fa_registry`.
+        create: create a missing database; if False, raise an error.
+        write: the command will write. If `create` and `write` are False, the store may be read-only.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -37,15 +40,12 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
-    """Return the address of the runs side by side in MLflow's pages; empty if there are no pages.
-
-    The view that the address opens is written at the same time (tracking.mlflow_views). This is called after the work
-    is done: if the store does not respond, a warning is logged and only the address is missing.
+    """Write the views of the runs for MLflow's pages; return the address, or "" if that is impossible.
 
     Args:
-        study: only the runs of this study [all runs of the experiment].
-        experiment: where the runs are [that of the newest run].
-        about: see views_of.
+        study: only the runs of this study; by default all runs of the experiment.
+        experiment: by default the experiment of the newest run.
+        about: as for `views_of`.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -65,27 +65,18 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 
 
 def in_browser(uri: str, page: str) -> str:
-    """Return the whole address of a page of the store; empty for none.
-
-    It is on the store's server, or on the one that `make ui` starts.
-    """
+    """Return the complete address of a page, on the store's server or on the server of `make ui`."""
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def mlflow_run_in_progress() -> str:
-    """Return the id of the run that `mlflow run` began for this process in a named experiment; else empty.
-
-    A run in MLflow's Default experiment, which the user did not name, is not used: see trash_launcher_run.
-    """
+    """Return the id of the run that `mlflow run` began for this process, or ""."""
+    # a run in the experiment Default is ignored, because the user did not name this experiment
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 
 def trash_launcher_run(command: str) -> None:
-    """Give the run that `mlflow run` began, and that no command used, a name and a kind.
-
-    Such runs of earlier calls are moved to the bin. The current one cannot be: MLflow 3.17 ends it once more after this
-    process has ended, and fails for a deleted run.
-    """
+    """Name the run that `mlflow run` began if no command used it, and discard such runs of earlier calls."""
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:
         return
@@ -95,13 +86,11 @@ def trash_launcher_run(command: str) -> None:
     for earlier in tracker.search({TAG_KIND: LAUNCH}):
         if earlier.state != "RUNNING":
             tracker.discard(earlier.run_id)
+    # The current run is not discarded: MLflow 3.17 ends it again after this process, which fails for a deleted run.
     tracker.adopt(run_id, f"mlflow run: {command}", {TAG_KIND: LAUNCH}, {})
 
 
 def registry_folder(store: str) -> Path:
-    """Return the folder for files that may be lost without harm.
-
-    It is next to a sqlite store, else in the current folder.
-    """
+    """Return the folder for files that may be lost: next to a sqlite store, else in the current folder."""
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"

@@ -1,7 +1,7 @@
-"""Third-party code in an audit: it measures in separate processes; the page names its packages.
+"""Third-party diagnostics of an audit, which run in separate processes, and remarks on packages.
 
-Built-in metrics are measured before, in processes that imported no third-party entry point. A package that changes our
-functions on import changes them only in its own process.
+Built-in metrics are measured earlier, in processes that imported no third-party entry point. If a package changes
+built-in functions when it is imported, the change affects only the package's own process.
 """
 
 from __future__ import annotations
@@ -31,21 +31,16 @@ Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measureme
 
 
 def usable_members() -> dict[str, Diagnostic]:
-    """Import the third-party diagnostics; log those that cannot be imported and leave them out."""
+    """Return the third-party diagnostics; log and omit diagnostics that cannot be imported."""
     foreign = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in foreign}
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
-    """Measure every run by the third-party diagnostics, in processes that do nothing else.
-
-    Args:
-        runs: the recomputed runs.
-        job: measures one of them in another process.
+    """Measure every run with the third-party diagnostics; call `job` in separate processes.
 
     Returns:
-        One result per run. If a process ended or raised, every third-party diagnostic is listed as a failure with the
-            reason.
+        One result per run. If the run's process failed, `failures` has the reason for every third-party diagnostic.
     """
     found: dict[int, Measurements] = {}
 
@@ -64,9 +59,9 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
-    """Add the metrics of third-party diagnostics to a record, compared with those that the run logged.
+    """Add the metrics `extra` of third-party diagnostics to a record and compare them with `logged`.
 
-    Metrics with the name of a built-in metric are ignored.
+    A metric with the name of a built-in metric is ignored.
     """
     ours, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
@@ -103,7 +98,7 @@ def _integrity(ours: Integrity, theirs: Integrity) -> Integrity:
 
 
 def third_party_cards() -> dict[str, Any]:
-    """Return the cards of third-party diagnostics as JSON, imported in another process."""
+    """Return the cards of third-party diagnostics, which are imported in another process."""
     if not diagnostics.CATALOG.third_party():
         return {}
     end = run_in_subprocess(_cards_there, CARDS_SECONDS)
@@ -115,7 +110,7 @@ def _cards_there() -> str:
 
 
 def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
-    """Name every third-party package that an audit of these runs imported, for the top of its page."""
+    """Yield one remark per third-party package that an audit of these runs imported."""
     found = dict(IMPORTED)
     for location in _locations(specs):
         found.setdefault((location.package, location.version), location.module)
@@ -138,7 +133,7 @@ def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
         }
     named |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
     for catalog, name in named:
-        with suppress(RegistryError):  # not installed, therefore not imported
+        with suppress(RegistryError):  # a plug-in that is not installed was not imported
             location = catalog.location(name)
             if not location.is_builtin:
                 yield location

@@ -1,4 +1,4 @@
-"""The track function: a user-supplied training loop becomes a run, measured at every epoch."""
+"""The track function: log a user-supplied training loop as a run and measure the model at every epoch."""
 
 from __future__ import annotations
 
@@ -42,16 +42,15 @@ NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(): nothing was measured after its start, and the run is not complete"
 )
 STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
-DRAWS = 20  # draws of the null, as for a built-in training loop
+DRAWS = 20  # number of random feedback samples of the null, as for a built-in training loop
 
 
 class TrackedRun:
-    """A run of a user-supplied loop, made by `track`; a context manager.
+    """Context manager for a run of a user-supplied loop, returned by `track`.
 
     Attributes:
-        run_id: in the store.
-        done: number of measured epochs; a resumed loop continues after it.
-        fired: rule of the edition → the epoch at which it first fired.
+        done: number of measured epochs. A resumed loop continues with the next epoch.
+        fired: rule of the edition → the epoch at which the rule first fired.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class TrackedRun:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
-        self._objection: str | None = None  # of the last check of the reference; None before the first
+        self._objection: str | None = None  # result of the last check of the reference; None before the first check
         self._logged: list[str] = []
         self._source = ""
         self._freezing = freezing or nullcontext()
@@ -83,13 +82,13 @@ class TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)
             self._start()
-            entered.pop_all()  # the run began: __exit__ now leaves the frozen control
+            entered.pop_all()  # the run began, so from here on __exit__ closes self._freezing
         return self
 
     def _start(self) -> None:
         earlier = self._rows.read()
         self._initial_norms = _norms(earlier[0]) if earlier else ()
-        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before the run exists: it may raise
+        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # may raise, so the run is created later
         if first:
             self._initial_norms = _norms(first)
         self._writer = self._begin()
@@ -105,16 +104,13 @@ class TrackedRun:
             raise
 
     def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
-        """Measure the model now, log the metrics as the next epoch's, and return them.
+        """Measure the model, log the metrics as the next epoch, and return the metrics.
 
-        The model, its gradients, modes and buffers and all random generators are unchanged afterwards.
+        The call does not change the model, its gradients, modes and buffers, or any random generator.
 
         Args:
-            test_accuracy: a fraction of the whole test set, measured by the loop.
-            figures: loss_train, accuracy_train, penalty.
-
-        Raises:
-            InvalidFields: a value is not valid.
+            test_accuracy: accuracy as a fraction of the whole test set, measured by the loop.
+            figures: values of loss_train, accuracy_train, penalty.
         """
         if self._writer is None:
             raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
@@ -135,7 +131,7 @@ class TrackedRun:
     ) -> None:
         try:
             self._freezing.__exit__(kind, error, trace)
-        except BaseException as refusal:  # frozen weights were trained: this is no control, so the run fails
+        except BaseException as refusal:  # frozen weights were trained, so the run is no control
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):
@@ -169,17 +165,13 @@ class TrackedRun:
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
-        self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
+        self._monitor.receive(row)  # before the epoch's points are written, because it adds tags of fired rules
         self._writer.on_epoch(row)
 
     def _measured(
         self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model now; check its reference every tenth epoch.
-
-        Args:
-            epoch: None at the end; the reference is then checked on the whole batch.
-        """
+        """Measure the model; check its reference gradient at every tenth epoch and at the end (epoch None)."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
@@ -200,7 +192,7 @@ class TrackedRun:
 
 
 def _norms(row: EpochRow) -> tuple[float, ...] | None:
-    """Return h_norm of the row, one value per site; None if one is not finite."""
+    """Return ‖h_l‖ of the row, one value per site; None if a value is not finite."""
     values = tuple(reading.value for reading in row.measurements.sites["h_norm"])
     return None if None in values else values
 
@@ -228,29 +220,29 @@ def track(
     store: str = "",
     resume: bool = False,
 ) -> TrackedRun:
-    """Return a context manager that logs a user-supplied loop as a run, by `run.epoch(test_accuracy=…)`.
+    """Return a context manager that logs a user-supplied training loop as a run.
+
+    The loop calls `run.epoch(test_accuracy=…)` once per epoch. The default of an argument is in brackets.
 
     Args:
-        model: as sites, skip, readout and gradient, see `adapt`.
-        eval: the batch of all metrics, x (N, …) and y (N,) int64; 128 samples of the test set as in the paper.
-        method: its name; inside `frozen_control` the run is its control.
-        control: True makes the run the frozen control: the parameters that the model reads from the first to the last
-            site are found now, frozen when the `with` begins, and trainable again when it ends. A list names other
-            blocks or parameters. An error if `frozen_control` freezes the model already.
-        seed: of the run.
-        credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`; without it there is no Γ.
-        fresh: the same with newly drawn feedback, as for `alignment`.
-        dataset: its name [own- and digits of the batch].
-        factory: `package.module:function` that builds such a model without arguments; an audit with --factory
-            recomputes it.
-        feedback: the matrices (name → tensor) or modules that the credit uses, kept with the run.
-        epochs: their planned number [the number of calls of run.epoch].
-        checkpoint_every: see `train`.
-        study: like experiment and store, where the run is logged.
-        resume: continue after the last epoch, `run.done`, of the same loop that did not end.
+        model, sites, skip, readout, gradient: as for `adapt`.
+        eval: the batch of all metrics, x (N, …) and y (N,) int64; in the paper 128 samples of the test set.
+        method: name of the method. Inside `frozen_control`, the run is the control of this method.
+        control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
+            the last site are frozen inside the `with` block. A list gives the names of other blocks or parameters.
+            It is an error if `frozen_control` already freezes the model.
+        credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
+        fresh: the credit with new random feedback, for the null, as for `alignment`.
+        dataset: name of the data set [`own-` and digits of the digest of `eval`].
+        factory: `package.module:function` that builds such a model without arguments, for an audit with --factory.
+        feedback: the matrices (name → tensor) or the module that the credit uses; stored with the run.
+        epochs: planned number of epochs [the number of calls of run.epoch].
+        checkpoint_every: as for `train`.
+        study, experiment, store: where the run is logged.
+        resume: continue the same loop if it was interrupted; `run.done` is its last epoch.
 
     Raises:
-        InvalidFields: names everything that is wrong, before anything is trained or written.
+        InvalidFields: lists all invalid arguments; nothing was trained or written.
 
     >>> with fa_registry.track(model, eval=(x, y), method="mine", seed=7, credit=rule) as run:
     ...     for epoch in range(100):
@@ -268,7 +260,7 @@ def track(
     checks.finish()
     if isinstance(network, AdaptedNetwork) and network.is_skip_open:
         with torch.no_grad(), diagnostics.eval_mode(network):
-            network(x, return_hidden=True)  # this detects whether the sites return residual branches
+            network(x, return_hidden=True)  # detects whether the sites return residual branches
     inner = _inner(network)
     frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
@@ -286,20 +278,15 @@ def track(
 
 
 def _inner(network: nn.Module) -> nn.Module:
-    """Return the author's own model."""
     return network.model if isinstance(network, AdaptedNetwork) else network
 
 
 def _name(batch: tuple[Tensor, Tensor]) -> str:
-    """Return a name for unnamed data, made from the batch, so that other data get another name."""
     return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
 
 
 def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
-    """Return the run's specification.
-
-    A control belongs to the runs whose specification differs from its own only in the method: see protocol.grouping.
-    """
+    # a control belongs to the runs whose specification differs from the control's only in the method (protocol.grouping)
     parameter = next(inner.parameters(), None)
     return RunSpec(
         method=method,
@@ -329,7 +316,7 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
 
 
 def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
-    """Return why the run cannot freeze the model itself."""
+    """Return the reasons why the run cannot freeze the model."""
     is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
     if control is not True and not is_listed:
         return [f"control: expected True, False or a list of names, found {control!r}"]
@@ -346,7 +333,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
-    """Return why the factory's model does not match the trained model."""
+    """Return the reasons why the factory's model does not match the trained model."""
     try:
         built = structure(from_factory(factory))
     except UsageError as error:
@@ -398,7 +385,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 
 
 def _commit(folder: Path) -> str:
-    """Return the commit of the script's git checkout, with a + if files were changed; empty without one."""
+    """Return the git commit of a folder, with a + if files were changed; empty outside a checkout."""
     try:
         text = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
         return subprocess.run(text, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -1,7 +1,7 @@
-"""Audit a run of a user-supplied loop: it is recomputed if the auditor trusts its model factory.
+"""Recomputation of a run of a user-supplied loop, if the auditor trusts its model factory.
 
-A factory is code that a file of the store names. It is imported only if the auditor names it too (`--factory`), because
-an untrusted store could name any installed function.
+A file in the store contains the name of the factory function. The function is imported only if the auditor passes the
+same name with `--factory`, because an untrusted store could name any installed function.
 """
 
 from __future__ import annotations
@@ -30,22 +30,12 @@ from fa_registry.training.user_model import UserCreditRule, measured, own_networ
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
 REPORTED = "accuracy, losses and all metrics of its credit are as its author reported them"
-OF_STATES = {
-    "h_norm",
-    "growth",
-    "growth_init",
-    "growth_max",
-    "growth_init_max",
-    "h_L",
-}  # metrics that need no gradient
+# metrics that need no gradient
+OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max", "h_L"}
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the model that `package.module:function` builds without arguments.
-
-    Raises:
-        UsageError: the function fails or returns no model.
-    """
+    """Return the model that `package.module:function` builds; raise UsageError if the function fails."""
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -59,14 +49,7 @@ def from_factory(path: str) -> nn.Module:
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """Return the record with every metric recomputed that needs no credit, if its factory is trusted.
-
-    Args:
-        factories: trusted factories.
-
-    Raises:
-        IntegrityError: its files are not those of one run.
-    """
+    """Recompute all metrics that need no credit, if the factory is one of `factories`; return the record."""
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
     why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"
@@ -110,20 +93,17 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
-    """Return those logged metrics that follow from the weights and the batch alone.
+    """Return the logged metrics that can be recomputed from the weights and the batch."""
 
-    The check of the reference is left out: its first direction is the credit.
-
-    Args:
-        objection: the reason of metrics that cannot have a value; a logged value of one is compared.
-    """
-
+    # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
+    # comparison: a logged value of such a metric is a difference.
     def is_known(reading: Reading) -> bool:
         return reading.value is not None or bool(objection and reading.reason == objection)
 
+    # REFERENCE_CHECK is omitted, because its first direction is the credit
     sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
     scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
-    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # an estimate is sharper along the credit
+    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # the credit makes an estimate more precise
         sites = {name: row for name, row in sites.items() if name in OF_STATES}
         scalars &= OF_STATES
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""The verify command: are the metrics of runs, or of an old report, still valid?"""
+"""The verify command: check runs, a report or a bundle."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
-MOST_AUDITS = 20  # newest audits that are searched for the one that excluded a run
-SHOWN = 5  # runs that a message lists
+MOST_AUDITS = 20  # number of newest audits in which the audit that excluded a run is searched
+SHOWN = 5  # largest number of runs in a message
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
 
 @dataclass(frozen=True)
 class Verification:
-    """One run's outcome (verified, mismatch or unverifiable) with details.
+    """Outcome of the check of one run, report or bundle.
 
     Attributes:
-        files: checked file → its size in bytes.
+        run_id: empty if the outcome is not about a run.
+        files: checked file → size in bytes.
     """
 
     run_id: str
@@ -56,17 +57,13 @@ class Verification:
     files: Mapping[str, int] = field(default_factory=dict)
 
 
-BUNDLE = ".zip"  # suffix of a bundle; other files are an audit.json
+BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 
 
 def run_verify(
     report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
-    """Verify a report, a bundle, or the chosen runs.
-
-    Raises:
-        UsageError: not exactly one of these is given, or runs are chosen in several ways.
-    """
+    """Verify a report, a bundle, or the chosen runs; see `api.verify`."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
@@ -74,17 +71,16 @@ def run_verify(
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
     if is_bundle:
-        from fa_registry.workflows.bundle import verify_bundle  # imported here because it imports this module
+        from fa_registry.workflows.bundle import verify_bundle  # here because `bundle` imports this module
 
         return verify_bundle(existing(report_file), measuring, key)
     return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
 
 
 def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
-    """Recompute the selected runs, compare them with their logged metrics, and check their audits.
+    """Recompute the selected runs, compare the logged metrics, and check the audits of the runs.
 
-    A run's verdict tags and attached pages must be those of its audit's report; the report is judged again, and its
-    pages are rendered again.
+    Each audit is judged and rendered again. A run's verdict tags and attached pages must agree with the result.
     """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
@@ -102,7 +98,7 @@ def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "
 
 
 def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]) -> Verification:
-    """Return a run's outcome: a changed file or table is a mismatch, any other error is unverifiable."""
+    """Return a run's outcome: mismatch for a changed file or table, unverifiable for other errors."""
     run, record = gathered.run, gathered.record
     if not record:
         state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
@@ -114,18 +110,15 @@ def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]
         check = Check(PAGES, "differs", str(error))
     integrity = with_checks(record.integrity, [table_history(tracker, run), check, *checks])
     paths = {name: tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, *record.digests)}
-    sizes = {
-        name: path.stat().st_size for name, path in paths.items() if path
-    }  # they were checked when the run was recomputed
+    # the digests of these files were checked when the run was recomputed
+    sizes = {name: path.stat().st_size for name, path in paths.items() if path}
     return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return the id of the newest audit that wrote each run's verdict tags → those runs.
-
-    The id is empty if none is known. The tag `fa.report` names the audit that judged a run. An audit that could not
-    judge a run only replaced its verdict: it is the newest complete audit whose report lists the run as excluded.
-    """
+    """Return a mapping from audit id ("" if unknown) to the runs whose verdict tags this audit wrote last."""
+    # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
+    # but not this tag; it is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
         if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
@@ -137,13 +130,10 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
 
 
 def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit whose report excludes the run, or "".
-
-    Only the last MOST_AUDITS audits are searched.
-    """
+    """Return the id of the newest audit whose report lists the run as excluded, or ""."""
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
     for audit in audits:
-        with contextlib.suppress(RegistryError):  # an unreadable report: continue with older audits
+        with contextlib.suppress(RegistryError):  # if the report is unreadable, continue with the next audit
             report = recorded_report(tracker, audit.run_id, "fa-registry audit")
             if any(excluded.run_id == run.run_id for excluded in report.excluded):
                 return audit.run_id
@@ -153,11 +143,7 @@ def _excluding(tracker: Tracker, run: StoredRun) -> str:
 def _audit(
     tracker: Tracker, audit_id: str, runs: Sequence[StoredRun], checks: dict[str, list[Check]]
 ) -> Iterator[Verification]:
-    """Check an audit and what it wrote to `runs`.
-
-    Args:
-        checks: run id → its checks; a Check of each run is added.
-    """
+    """Check an audit; add to `checks` (by run id) the results for the tags and pages of `runs`."""
     name = f"audit {audit_id or 'of the verdict tags'}"
     try:
         audit = tracker.get(audit_id) if audit_id else None
@@ -188,7 +174,7 @@ def _audit(
 
 
 def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Integrity:
-    """Compare the report's records with the runs, then its verdicts with those its editions give now."""
+    """Compare the report's records with the runs, then judge the records again and compare the verdicts."""
     records = check_records(tracker, report)
     judged = check_verdicts(report, same_release)
     worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
@@ -196,11 +182,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
-    """Check a run's verdict tags, and its attached pages if the audit's pages could be rendered again.
-
-    Args:
-        out: folder of the rendered pages.
-    """
+    """Check a run's verdict tags and its attached pages. `out`: folder of the rendered pages, or None."""
     wrong = verdict_tag_differences(notes.sources.report, run)
     yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")
     if out is not None:
@@ -210,14 +192,10 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the store: its runs, their artifacts, and its verdicts (judged again).
-
-    Every record must be the one that its run recorded, and every verdict the one that the edition gives for the
-    records. Nothing is recomputed.
-    """
+    """Compare an audit.json with the runs and artifacts in the store, and judge its records again."""
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    # digest of the text, not of the decoded report: a later release may have added fields
+    # digest of the JSON, not of the decoded report, to which a later release may have added fields
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
     recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))
@@ -234,13 +212,13 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of the report whose final weights are another run's."""
+    """Return the records of the report that have the same final weights as another run."""
     records = [run.record for run in report.runs]
     return [after for before, after in zip(records, compared(tracker, records), strict=True) if after is not before]
 
 
 def _still_stands(record: RunRecord, same: Mapping[str, Integrity], tracker: Tracker) -> Verification:
-    """Check that a run's files, specification and metrics are those that were audited."""
+    """Check that a run's files, specification and metrics are as in the report's record."""
     files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)
