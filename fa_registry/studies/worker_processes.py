@@ -378,8 +378,8 @@ def _ensure_forkserver(context: BaseContext) -> None:
     """Start the server if needed; it imports only from this process's sys.path."""
     if context.get_start_method() != "forkserver":
         return
-    ours = [name for name in sys.modules if name.startswith("fa_registry.") and not name.endswith("__main__")]
-    context.set_forkserver_preload([*ours, *(name for name, sign in IMPORTED_LATE.items() if sign in sys.modules)])
+    imported = [name for name in sys.modules if _is_preloaded(name)]
+    context.set_forkserver_preload([*imported, *(name for name, sign in IMPORTED_LATE.items() if sign in sys.modules)])
     (
         Path(util.get_temp_dir()) / f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
     ).touch()  # marks the owner, since the server's folder remains after a kill
@@ -388,6 +388,15 @@ def _ensure_forkserver(context: BaseContext) -> None:
         PYTHONPATH=path, PYTHONSAFEPATH="1", **{process_ownership.VARIABLE: process_ownership.process_tag()}
     ):
         forkserver.ensure_running()
+
+
+def _is_preloaded(module: str) -> bool:
+    """Return whether the server imports this module; an adapter's framework may raise on import, which ends the server."""
+    return (
+        module.startswith("fa_registry.")
+        and not module.startswith("fa_registry.adapters.")
+        and not module.endswith("__main__")
+    )
 
 
 @contextmanager

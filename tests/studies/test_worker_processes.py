@@ -356,3 +356,11 @@ def test_what_a_job_logs_is_told_here_and_a_refusal_keeps_its_exit_code(caplog):
     (event,) = supervised(["two"], says_and_is_refused)
     assert [record.getMessage() for record in caplog.records] == ["the store of two"]
     assert (event.kind, event.value, event.refused) == ("failed", "is full", StoreError.exit_code)
+
+
+def test_the_server_imports_no_adapter():
+    """An adapter imports its framework, which may raise beside a CPU torch; the server would end."""
+    assert worker_processes._is_preloaded("fa_registry.training.step")
+    assert not worker_processes._is_preloaded("fa_registry.adapters.lightning")
+    assert not worker_processes._is_preloaded("fa_registry.__main__")
+    assert not worker_processes._is_preloaded("numpy")

@@ -48,7 +48,7 @@ def test_what_hangs_or_kills_its_process_is_named_and_nobody_else_waits_for_it(r
     here = f"import os, signal, time\nassert os.getpid() != {os.getpid()}, 'imported by a verb that does not use it'\n"
     sources = {"deadly": here + "os.kill(os.getpid(), signal.SIGKILL)", "stuck": here + "time.sleep(3600)"}
     points = "[fa_registry.methods]\ndeadly = deadly\nstuck = stuck\n"
-    monkeypatch.setattr(plugin_list, "IMPORT_SECONDS", 2.0)
+    monkeypatch.setattr(plugin_list, "IMPORT_SECONDS", 8.0)
     with brought(tmp_path, monkeypatch, sources, points):
         for call in (TRAIN, ("study", "tiny", "--dry-run", "--no-timing"), ("info", "dfa"), ("list", "studies")):
             assert registry(*call).exit_code == 0
