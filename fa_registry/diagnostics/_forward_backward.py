@@ -292,19 +292,3 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
     if gradient.dim() == 2:
         return gradient
     return gradient[:, 0] if gradient.dim() == 3 else gradient.sum(dim=(2, 3))
-
-
-@contextmanager
-def eval_mode(network: nn.Module) -> Iterator[None]:
-    """Switch the network to eval mode inside the context and restore each module's mode afterwards.
-
-    BatchNorm and dropout must not depend on the batch during a measurement.
-    """
-    training = [module for module in network.modules() if module.training]
-    if training:  # contexts may be nested: an inner one has nothing to switch
-        network.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

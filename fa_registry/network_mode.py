@@ -1,0 +1,24 @@
+"""Switch a network to eval mode for the length of a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+@contextmanager
+def eval_mode(network: nn.Module) -> Iterator[None]:
+    """Switch the network to eval mode inside the context and restore each module's mode afterwards.
+
+    BatchNorm and dropout must not depend on the batch during a measurement.
+    """
+    training = [module for module in network.modules() if module.training]
+    if training:  # contexts may be nested: an inner one has nothing to switch
+        network.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,84 @@
+"""classification: one class number per sample; ℓ_i is the cross entropy of the softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+import torch
+from torch import Tensor, nn
+
+from fa_registry.network_mode import eval_mode
+from fa_registry.records import CLASSES, Reading, Scalar
+from fa_registry.tasks.base import NO_TOKENS, Task, TaskCard
+
+TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the cache, which takes twice as long
+
+
+class Classification(Task):
+    card = TaskCard(
+        name="classification",
+        line="one class number per sample, accuracy as the headline",
+        targets="class numbers (N,)",
+        loss="ℓ_i = −log softmax(z_i)[y_i]",
+        source="the cross entropy of the published protocol, arXiv 2606.21126",
+        headline="accuracy",
+    )
+
+    def takes(self, targets: Tensor) -> bool:
+        return not targets.is_floating_point()
+
+    def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
+        named = {"train_labels": train, "test_labels": test}
+        expected = f"class numbers (samples,) or target values (samples, {outputs})"
+        problems = [
+            f"{name}: expected {expected}, found {labels.dtype} {tuple(labels.shape)}; {NO_TOKENS}"
+            for name, labels in named.items()
+            if labels.is_floating_point() or labels.dim() != 1
+        ]
+        if problems:
+            return problems
+        for name, labels in named.items():
+            low, high = labels.min().item(), labels.max().item()
+            if low < 0 or high >= outputs:
+                problems.append(f"{name}: expected classes 0 to {outputs - 1}, found {low} to {high}")
+        if len(test[:eval_samples].unique()) < 2:
+            problems.append(
+                f"test_labels: the first {eval_samples}, which every measurement uses, have one class; expected at least two"
+            )
+        return problems
+
+    def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.check_shapes(outputs, targets)
+        return torch.zeros_like(outputs).scatter_(1, targets.unsqueeze(1), 1.0)
+
+    def sample_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.check_shapes(outputs, targets)
+        return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+    def output_error(self, outputs: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return e = softmax(z) − onehot(y), (N, C)."""
+        return outputs.softmax(dim=1) - (self.target_rows(outputs, targets) if rows is None else rows)
+
+    def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """Return the number of correct predictions, (); a sample whose loss is not finite counts as wrong."""
+        # argmax of nan is class 0; nan < ∞ is false
+        return ((outputs.argmax(dim=1) == targets) & (losses < math.inf)).sum(dtype=losses.dtype)
+
+    def train_score(self, total: float, count: int) -> Reading:
+        return Reading.of(total / count)
+
+    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
+        """Return the share of correctly classified samples; samples with non-finite logits count as wrong."""
+        correct = torch.zeros((), dtype=torch.int64, device=inputs.device)
+        with torch.inference_mode(), eval_mode(network):
+            for start in range(0, len(inputs), TEST_BATCH):
+                logits = network(inputs[start : start + TEST_BATCH])
+                is_right = logits.argmax(dim=1) == targets[start : start + TEST_BATCH]
+                correct += (is_right & logits.isfinite().all(dim=1)).sum()
+        return Reading(correct.item() / len(inputs))
+
+    def conventions(self, outputs: int) -> Mapping[str, Scalar]:
+        return {CLASSES: outputs}
+
+
+PLUGIN = Classification()

@@ -1,0 +1,59 @@
+"""regression: C values per sample; ℓ_i = ½‖z_i − y_i‖²."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.records import Reading
+from fa_registry.tasks.base import NO_TOKENS, Task, TaskCard
+
+NO_CLASSES = "the targets are values, not classes: there is no accuracy"
+
+
+class Regression(Task):
+    card = TaskCard(
+        name="regression",
+        line="target values per sample, half the squared distance as the loss, no headline metric",
+        targets="target values (N, C)",
+        loss="ℓ_i = ½‖z_i − y_i‖²",
+        source="the toy linear-quadratic task of arXiv 2606.21126",
+    )
+
+    def takes(self, targets: Tensor) -> bool:
+        return targets.is_floating_point()
+
+    def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
+        return [
+            f"{name}: expected target values (samples, {outputs}), found {labels.dtype} {tuple(labels.shape)}; {NO_TOKENS}"
+            for name, labels in {"train_labels": train, "test_labels": test}.items()
+            if not labels.is_floating_point() or labels.shape[1:] != (outputs,)
+        ]
+
+    def target_shape(self, outputs: Tensor) -> torch.Size:
+        return outputs.shape
+
+    def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return y, (N, C), in the outputs' type."""
+        self.check_shapes(outputs, targets)
+        return targets.to(outputs.dtype)
+
+    def sample_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.check_shapes(outputs, targets)
+        return (outputs - targets).square().sum(dim=1) / 2
+
+    def output_error(self, outputs: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return e = z − y, (N, C)."""
+        return outputs - (self.target_rows(outputs, targets) if rows is None else rows)
+
+    def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        return losses.new_zeros(())
+
+    def train_score(self, total: float, count: int) -> Reading:
+        return Reading(None, NO_CLASSES)
+
+    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
+        return Reading(None, NO_CLASSES)
+
+
+PLUGIN = Regression()
