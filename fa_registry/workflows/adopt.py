@@ -1,4 +1,4 @@
-"""The adopt command: measure a checkpoint that another program trained and log it as a run."""
+"""The adopt command: measure a checkpoint of another program and log it as a run."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ class Adoption:
     """Result of `run_adopt`.
 
     Attributes:
-        adopted: False if the store already contained the run.
-        absent: reason why Γ was not measured; empty if Γ was measured.
-        judge: the command that judges the run.
+        run_id: Id of the run in the store.
+        status: `complete` or `diverged`.
+        adopted: True if this call logged the run, False if the store already contained it.
+        headline: The main metrics by name; empty if the store already contained the run.
+        absent: Reason why the alignment Γ was not measured, or an empty string.
+        judge: Command line that audits the run.
     """
 
     run_id: str
@@ -64,13 +67,22 @@ def run_adopt(
 ) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
+    If the store already contains the run, the function does not measure the checkpoint again.
+
     Args:
-        weights: path of the checkpoint.
-        fields: the fields of a run specification, as typed.
-        feedback: path of the feedback state; empty if there is none.
-        frozen_accuracy: accuracy of the frozen control that was trained elsewhere, as a fraction of the test set.
-        name: name of the run; by default the name of a run trained here.
-        strict: whether the result's `judge` command gets the option --strict.
+        weights: Path of the checkpoint.
+        fields: Fields of the run specification, as typed on the command line.
+        feedback: Path of the feedback state, or an empty string.
+        frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
+        name: Name of the run. The default is the name that `train` would use.
+        place: Store and experiment of the run, and folder of data sets.
+        threads: Number of CPU threads.
+        force: Whether to log a new run even if the store already contains the run.
+        strict: Whether `judge` in the result contains the option --strict.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
+        UsageError: The store contains the run, but with another feedback state or frozen accuracy.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
@@ -113,7 +125,7 @@ def _judge(run_id: str, strict: bool) -> str:
 
 
 def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
-    """Return the result of `read`; if it raises, add the errors to `problems` and return None."""
+    """Call `read`; on an error, append the message to `problems` and return None."""
     try:
         return read()
     except InvalidFields as error:
@@ -152,12 +164,12 @@ def _never_adopted(spec: RunSpec) -> list[str]:
 
 
 def _most_bytes(spec: RunSpec) -> int:
-    """Return the largest accepted checkpoint size in bytes, including the optimiser's state."""
+    """Return the maximum size of a checkpoint with optimiser state, in bytes."""
     return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
-    """Return the content of the feedback file; if a registry wrote a card for this file, check it first."""
+    """Read the feedback file and compare it with its card.json, if that card exists."""
     held = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
@@ -191,7 +203,7 @@ def _fraction(text: str) -> float | None:
 
 
 def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if the stored run was adopted with other evidence, which would otherwise be lost."""
+    """Raise UsageError if the stored run has other feedback or frozen accuracy."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})

@@ -1,4 +1,4 @@
-"""Checks of a recorded audit: its verdicts, records and pages are computed again and compared.
+"""Checks of a recorded audit: its verdicts and pages are computed again.
 
 The owner of a store can replace tags, digests and pages. The owner cannot change how an edition judges the recorded
 metrics, or which bytes this package renders from a report.
@@ -34,7 +34,10 @@ RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return the outcome of `check`; convert an IntegrityError to mismatch, other errors to unverifiable."""
+    """Return the outcome of `check`; convert errors to outcomes.
+
+    An IntegrityError becomes `mismatch`; any other RegistryError becomes `unverifiable`.
+    """
     try:
         return check()
     except RegistryError as error:
@@ -45,10 +48,15 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
 def judged_again(
     report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
 ) -> tuple[RunAudit, ...]:
-    """Judge the report's records by a built-in edition, with the report's overrides and waivers.
+    """Judge the records of the report again by a built-in edition.
+
+    The overridden thresholds of `reference` and the waivers of the report apply.
 
     Args:
-        looks: `seeds_key` of a group → number of its interim analysis; by default as in the report's findings.
+        report: The report with the records.
+        reference: Name and overridden thresholds of the edition.
+        looks: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
+            report's findings.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
@@ -63,11 +71,12 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
 
 
 def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
-    """Judge the report's records again and compare the verdicts and findings with the report's.
+    """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        same_release: whether the installed code judged the report; if not, a difference is unverifiable.
-        looks: as for `judged_again`.
+        report: The report to check.
+        same_release: Whether the installed code judged the report. If not, a difference is unverifiable instead of a mismatch.
+        looks: The same as in `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
     for reference, judged in _opinions(report):
@@ -101,7 +110,6 @@ def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[
 
 
 def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
-    """Return the parts of a judgement without its sentences, which another release may word differently."""
     return judged.verdict, tuple(map(_decides, judged.findings))
 
 
@@ -116,7 +124,11 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
-    """Compare a record with the files of its run; raise IntegrityError if a file is missing or changed."""
+    """Compare a record of a report with the files of its run.
+
+    Raises:
+        IntegrityError: A file of the run is missing or was changed.
+    """
     recorded = read_record(tracker, run)
     wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
     wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
@@ -150,7 +162,10 @@ def _metrics(record: RunRecord) -> set[str]:
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
-    """Compare every record of the report with its run; if one record differs, return a mismatch."""
+    """Compare every record of the report with the files of its run.
+
+    If at least one record differs, the outcome is a mismatch.
+    """
     found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
         text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
@@ -164,13 +179,16 @@ def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
 
 
 def is_same_release(audit: StoredRun) -> bool:
-    """Return whether the installed code judged and rendered the audit."""
+    """Return whether the installed code judged the audit and rendered its pages."""
     return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
 
 
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
-    """Render the report's pages into a temporary folder; keep the text that users wrote into forms."""
+    """Render the pages of the report into a temporary folder, and yield the folder.
+
+    Text that users wrote into forms is kept.
+    """
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
@@ -180,7 +198,13 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 
 
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
-    """Compare the audit's pages byte by byte with the pages in `out`, which were rendered again."""
+    """Compare the audit's recorded pages byte by byte with newly rendered pages.
+
+    Args:
+        tracker: The store.
+        audit: The run that records the audit.
+        out: Folder with the newly rendered pages.
+    """
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
     rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     names = sorted(recorded | rendered) if recorded else sorted(rendered)
@@ -198,7 +222,7 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
-    """Return a mismatch if the installed release rendered the pages; else unverifiable, with the reason."""
+    """Return `mismatch` if the installed code rendered the pages, else `unverifiable`."""
     by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if by == here:
         return Integrity("mismatch", (text,))
@@ -209,7 +233,15 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
-    """Compare the pages that the audit attached to a run with the pages rendered again into `out`."""
+    """Compare the pages that the audit attached to a run with newly rendered pages.
+
+    Args:
+        tracker: The store.
+        audit: The run that records the audit.
+        notes: The notes of the audit's report.
+        run: The run with the attached pages.
+        out: Folder with the newly rendered pages of the audit.
+    """
     expected = _attached_pages(tracker, audit, notes, run, out)
     held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
@@ -249,7 +281,10 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
+    """Return the tags `fa.verdict…` that the audit set on the run.
+
+    The mapping is empty if the run is not in the report.
+    """
     for place, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, place, {})

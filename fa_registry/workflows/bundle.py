@@ -1,4 +1,4 @@
-"""The bundle and import commands, and the verification of a bundle."""
+"""The commands bundle and import, and the verification of a bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,15 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True)
 class BundleResult:
-    """A bundle that was written; `runs` is the number of runs, `size` is in bytes."""
+    """A bundle that was written.
+
+    Attributes:
+        path: Path of the bundle.
+        sha256: SHA-256 digest of the bundle.
+        runs: Number of runs.
+        size: Size in bytes.
+        signed: Whether the bundle has a signature.
+    """
 
     path: Path
     sha256: str
@@ -46,7 +54,7 @@ class BundleResult:
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write a bundle; see `api.bundle`."""
+    """Write a bundle with the newest audit of a study; see `api.bundle`."""
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
@@ -67,12 +75,17 @@ def make_bundle(
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
     """Check a bundle without a store or a network.
 
+    Args:
+        path: Path of the bundle.
+        measuring: How to recompute the metrics.
+        key: Path of the public key of the expected signer, or an empty string.
+
     Returns:
-        The outcomes for the file, the pages (rendered again), the verdicts (judged again), and each run. A run is
-            recomputed if the bundle has its tensors.
+        One outcome each for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
+            metrics of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
-        IntegrityError: the file was changed after it was packed, or its signature is not valid.
+        IntegrityError: The file was changed after it was written, or its signature is invalid.
     """
     problems: list[str] = []
     measuring = checked_measuring(measuring, problems)
@@ -102,7 +115,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Check each run's files, recompute its metrics from its tensors, and compare them with the report."""
+    """Check the files of each run, then recompute its metrics if the tensors exist."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
@@ -121,7 +134,7 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run and that its files are as recorded.
+    """Check that the report judges this run and that its files have their digests.
 
     If the bundle omits files, the outcome is `trusted`.
     """
@@ -160,8 +173,8 @@ class ImportResult:
     """Result of `import_into`.
 
     Attributes:
-        runs: for the runs imported now, id in the bundle → id in the store.
-        present: the same mapping for the runs that were already in the store.
+        runs: Mapping from run id in the bundle to run id in the store, for runs that were imported now.
+        present: The same mapping for runs that were already in the store.
     """
 
     runs: dict[str, str]
@@ -169,9 +182,9 @@ class ImportResult:
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the runs of a bundle that the store does not have; see `api.import_bundle`.
+    """Import the missing runs of a bundle into a store; see `api.import_bundle`.
 
-    To continue an interrupted import, repeat it. The audit is not imported; audit the runs in the new store.
+    To continue an interrupted import, call the function again. The audit is not imported; audit the runs in the new store.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
@@ -192,7 +205,7 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the store's run with exactly these recorded files, or ""."""
+    """Return the id of the store's run with the same recorded files, or ""."""
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
@@ -201,7 +214,7 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
 
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
-    """Import one run: first its files, last its final status."""
+    """Import one run; set its final status only after all files are uploaded."""
     sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, sealed.provenance["digests"])
     check_files(source, run.run_id, sealed.provenance["digests"])

@@ -1,4 +1,4 @@
-"""The executor and the resources of a command's jobs, and a check that the jobs can use the store."""
+"""Resources that jobs request, and a check that all jobs can use the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ ONE_MACHINE = (
 
 
 def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
-    """Return the resources of the jobs; add errors in the resources or the executor to `problems`."""
+    """Return the resources that each job requests; append errors to `problems`.
+
+    Args:
+        executor: Name of the executor, or an empty string for `local`.
+        cluster: Address and resources as typed.
+        device: Device of the jobs.
+        problems: List to which errors in the resources or the executor's name are appended.
+    """
     resources = JobResources(
         device=device,
         address=str(cluster.address),
@@ -59,7 +66,7 @@ def _number(name: str, typed: str | float, most: float, expected: str, problems:
 
 
 def _bytes(typed: str, problems: list[str]) -> int:
-    """Return the number of bytes; 0 for an empty text."""
+    """Return the number of bytes, or 0 if `typed` is empty or invalid."""
     size = SIZE.fullmatch(typed)
     if typed and not size:
         problems.append(f"memory: expected a number and its unit, as in 4GiB or 500MB; found {typed!r}")
@@ -67,7 +74,14 @@ def _bytes(typed: str, problems: list[str]) -> int:
 
 
 def check_reach(store: str, room: Capacity) -> None:
-    """Raise StoreError if jobs on other machines could not use the store or would expose its password."""
+    """Raise StoreError if jobs on other machines cannot use the store safely.
+
+    This is the case if the store is a sqlite file or if its address contains a password.
+
+    Args:
+        store: Tracking URI of the store.
+        room: Machines on which the executor starts jobs.
+    """
     if room.machines is None:
         return
     others = sorted(room.machines - {platform.node()})

@@ -1,4 +1,4 @@
-"""The doctor command: check this machine, its store and plug-ins, and list what killed processes left."""
+"""The doctor command: check the machine, the store and plug-ins; list stale items."""
 
 from __future__ import annotations
 
@@ -45,18 +45,21 @@ WORTH = 1.5  # least speed-up of matrix products; a smaller gain is lost to the 
 def examine(
     store: str = "", repair: bool = False, pages: str = "reports", gone: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return one row per check: check, ok, state, found.
+    """Check the machine, the store, plug-ins and data sets; return one row per check.
 
-    `state` is `ok` as text; `missing` means files that are not needed. Items that killed processes left behind are ok
-    too, because the next command that writes removes them.
+    A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
+    `missing` means that files of a data set are missing, which does not fail the check. Stale items of killed processes do not
+    fail a check either because the next command that writes removes them.
 
     Args:
-        repair: remove what killed processes left behind; its state is then `repaired`.
-        pages: a folder of pages to check.
-        gone: names of other machines that no longer exist; with `repair` their runs without a heartbeat are closed.
+        store: Tracking URI of the store.
+        repair: Whether to remove stale items; the state of their row is then `repaired`.
+        pages: Folder of pages to check.
+        gone: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
 
     Raises:
-        UsageError: `gone` without `repair`, or no such run on a machine in `gone`.
+        UsageError: `gone` was given without `repair`.
+        UnknownName: A machine in `gone` has no run without a heartbeat.
     """
     if gone and not repair:
         raise UsageError("--gone closes the runs of a machine that no longer exists: give it together with --repair")
@@ -83,7 +86,7 @@ def examine(
 
 
 def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per kind of item that killed processes left behind; live processes' runs are left out."""
+    """Yield one row per kind of stale item, then rows about runs on other machines."""
     uri, tracker = "", None
     with contextlib.suppress(StoreError):  # the row of the store has the reason
         uri = resolve_uri(store)
@@ -113,7 +116,10 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
 
 
 def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per other machine with runs that have no heartbeat; close those of machines in `gone`."""
+    """Yield one row per other machine with runs that never sent a heartbeat.
+
+    The runs of machines in `gone` are closed.
+    """
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
         by_host.setdefault(host_of(run), []).append(run)
@@ -138,7 +144,7 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _database(store: str) -> str | dict[str, Any]:
-    """Check sqlite's pages: all tables and indices of a small database, only the tables of a large one."""
+    """Check the sqlite file; the indices are checked only in a small database."""
     try:
         path = sqlite_path(resolve_uri(store))
     except StoreError:  # the row of the store has the reason
@@ -163,10 +169,9 @@ def _database(store: str) -> str | dict[str, Any]:
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
-    """Return where the files of the store's runs are.
+    """Check whether the runs' files exist at the addresses in the database.
 
-    Args:
-        repair: correct the addresses in a database that names another folder.
+    If `repair` is True and the files were moved, correct the addresses.
     """
     try:
         database = sqlite_path(resolve_uri(store))
@@ -191,9 +196,9 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
 
 
 def _configuration() -> str:
-    """Describe the configuration, which decides the last bits of all results.
+    """Describe the configuration of numerical computations on this machine.
 
-    Audits expect bitwise equal results from runs with the same configuration.
+    Audits expect bitwise equal results only from runs with the same configuration.
     """
     settings = configuration()
     threads = torch.get_num_threads()
@@ -211,9 +216,9 @@ def _bf16() -> str:
 
 
 def _is_missing(store: str) -> bool:
-    """Return whether the store is a database that does not exist yet, or is empty.
+    """Return whether the store is a sqlite database that does not exist or is empty.
 
-    A check must not create it, because its name may be mistyped.
+    A check must not create the database because its name may be mistyped.
     """
     path = sqlite_path(resolve_uri(store))
     return path is not None and not (path.exists() and path.stat().st_size)
@@ -233,7 +238,7 @@ def _finished_runs(store: str) -> str:
 
 
 def _verdict_tags(store: str) -> dict[str, Any]:
-    """Compare the tags `fa.verdict…` of all runs with the reports of their newest audits."""
+    """Compare the verdict tags of all runs with the reports of their newest audits."""
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
@@ -259,7 +264,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
 
 
 def _page(store: str) -> str:
-    """Return the address of the newest study's runs side by side."""
+    """Return the address of the MLflow page that compares the newest study's runs."""
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
@@ -278,17 +283,14 @@ def _page(store: str) -> str:
 
 
 def _data_set(name: str) -> dict[str, Any]:
-    """Return the row of a data set.
-
-    Missing files are not an error, because only training on the data set needs them.
-    """
+    """Return the row of one data set; missing files do not fail the check."""
     row = _check(f"data set {name}", partial(_load, name))
     files = data.overview(name)[0] if row["ok"] and datasets.CATALOG.get(name).card.files else None
     return row | {"state": "missing"} if files and files["missing"] and not files["decoded"] else row
 
 
 def _load(name: str) -> str:
-    """Load a bundled data set, which checks its digest; for others, check whether their files are here."""
+    """Describe the state of a data set; load a bundled data set to check its digest."""
     dataset = datasets.CATALOG.get(name)
     if dataset.card.files:
         return data.state(data.overview(name)[0])
@@ -299,7 +301,7 @@ def _load(name: str) -> str:
 
 
 def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
-    """Return the row of a check; `look` returns its text or the fields of the row."""
+    """Call `look` and return its result as a row; an error gives a row that failed."""
     try:
         found = look()
         return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}

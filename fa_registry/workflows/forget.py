@@ -1,4 +1,4 @@
-"""The forget command: move failed or mistaken runs to MLflow's bin if nothing depends on them."""
+"""The forget command: move runs to MLflow's bin if nothing depends on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fa_registry.workflows.stores import open_tracker
 
 @dataclass(frozen=True)
 class ForgettableRun:
-    """A run that may be forgotten, as described by its tags and parameters.
+    """Description of a run that can be moved to MLflow's bin.
 
     Attributes:
-        size: size of the run's files in bytes; None if the files cannot be read.
-        restore: the command that restores the run.
+        size: Size of the run's files in bytes, or None if the files cannot be read.
+        restore: Command that restores the run from the bin.
     """
 
     run_id: str
@@ -39,11 +39,15 @@ class ForgettableRun:
 
 
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Return a description of each of these runs; change nothing.
+    """Return a description of each run, without moving any run.
+
+    Args:
+        run_ids: Run ids, or the first characters of run ids.
+        store: Tracking URI of the store.
 
     Raises:
-        InvalidFields: lists every run that must be kept, with the reason.
-        UsageError: no id is given, or an id is unknown or ambiguous.
+        InvalidFields: Some runs must be kept; the error lists all of them with the reasons.
+        UsageError: No id was given, or an id is unknown or ambiguous.
     """
     if not run_ids:
         raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
@@ -58,7 +62,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Move all of these runs to MLflow's bin and return their descriptions; see `forgettable`."""
+    """Move the runs to MLflow's bin and return their descriptions; see `forgettable`."""
     found = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
     for run in found:
