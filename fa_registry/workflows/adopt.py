@@ -76,7 +76,6 @@ def run_adopt(
         frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
         name: Name of the run. The default is the name that `train` would use.
         place: Store and experiment of the run, and folder of data sets.
-        threads: Number of CPU threads.
         force: Whether to log a new run even if the store already contains the run.
         strict: Whether `judge` in the result contains the option --strict.
 
@@ -203,7 +202,7 @@ def _fraction(text: str) -> float | None:
 
 
 def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if the stored run has other feedback or frozen accuracy."""
+    """Raise UsageError if feedback or frozen accuracy differ from the stored run."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})

@@ -54,11 +54,8 @@ def run_analyse(
 
     Args:
         name: Name of one analysis, or `all`.
-        chosen: The runs to analyse.
         terms: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
-        place: Store and folder of data sets.
-        pages: Folder of the written files.
 
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.

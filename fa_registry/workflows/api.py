@@ -14,7 +14,7 @@ Several functions share these arguments (defaults in brackets):
     jobs: Number of parallel processes; 0: chosen for the machine.
     out: Folder for the pages.
     templates: Folder of user templates.
-    store: Tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+    store: Tracking URI [$MLFLOW_TRACKING_URI if it is set, otherwise sqlite:///mlflow.db].
     data_root: Folder of data sets that need files.
 An argument for several names accepts `"a,b"`, `["a", "b"]` or a single name.
 """
@@ -83,7 +83,7 @@ def train(
     """Train one configuration and log it as one run.
 
     If the store already contains a finished run of this configuration, return that run. If another process trains this
-    configuration, wait until that process ends. The module docstring of `api` describes the shared arguments.
+    configuration, wait for the run of that process. The module docstring of `api` describes the shared arguments.
 
     Args:
         penalty: λ of the residual penalty.
@@ -97,7 +97,7 @@ def train(
         points: Number of points per metric in the store's tables; 0: one point per epoch. The file series.parquet contains all
             epochs.
         force: Whether to train even if the store contains a finished run.
-        keep_trained: Whether to keep a finished run that other code than the installed code trained.
+        keep_trained: Whether to keep a finished run although other code than the installed code trained this run.
         executor: Name of the executor. By default, third-party code runs in a separate process and built-in code in this
             process. With "side_by_side", all code runs in this process, so a debugger can step into a rule.
         silence: Maximum time in seconds without a completed epoch. After this time, a separate process is ended; 0: never.
@@ -166,7 +166,7 @@ def study(
         cpus_per_run, gpus_per_run: CPUs and share of one GPU that each run reserves on the cluster.
         memory: Memory that each run reserves on the cluster, for example "4GiB".
         dry_run: Whether to train nothing and return the plan.
-        no_probe: Whether the plan omits times, so no training step is timed.
+        no_probe: Whether to omit the estimated times from the plan. If True, no training step is timed.
 
     Returns:
         A StudyResult with the run ids by outcome and the errors of failed runs, or a Plan if `dry_run` is True. The errors of
@@ -229,7 +229,7 @@ def work(
 ) -> StudyResult:
     """Train those runs of a study that no other worker trains.
 
-    The function returns when no such run remains. Several workers on several machines may call it for the same study. All
+    The function returns when no such run remains. Several workers on several machines may call `work` for the same study. All
     arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other workers and logs a run for the
     study itself.
 
@@ -308,7 +308,8 @@ def audit(
 
     Returns:
         The report, the paths of its pages, the id of the audit's run, and `exit_code`. `report.runs` contains the findings and
-            verdicts. The exit code is 3 if a run is incomplete or not intact, otherwise 1 if a run fails, otherwise 0.
+            verdicts. The exit code is 0 if no run fails and 1 if a run fails. It is 3 if a run is incomplete or fails its
+            integrity check.
 
     Raises:
         InvalidFields: Arguments are invalid.
@@ -362,8 +363,8 @@ def compare(
         recompute: Whether to recompute the metrics of the runs first.
 
     Returns:
-        The content of the page (`context`), the path of the page, and `exit_code`. The exit code is 3 if a run is not intact,
-            otherwise 0.
+        The content of the page (`context`), the path of the page, and `exit_code`. The exit code is 3 if a run fails
+            its integrity check, otherwise 0.
 
     Raises:
         InvalidFields: Arguments are invalid.
@@ -442,7 +443,7 @@ def bundle(
         light: Whether to omit all tensors. Without the tensors, `verify` cannot recompute metrics.
         sign: Path of a PEM file with a private Ed25519 key.
         licence: SPDX identifier of the licence.
-        store: Tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
         The `path` of the bundle, its `sha256`, the number of `runs`, and its `size` in bytes.
@@ -468,7 +469,7 @@ def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", stor
         path: Path of the bundle.
         experiment: Experiment to which the runs are logged.
         key: Path of the public key of the expected signer.
-        store: Tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
         The mappings `runs` and `present` from run ids in the bundle to run ids in the store. `runs` contains the imported runs;
@@ -497,7 +498,7 @@ def report(
         study: Name of a study. Its newest audit in the store is rendered instead of `report_file`.
         out: Folder for the pages.
         templates: Folder of user templates.
-        store: Tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
         The paths of the written pages.
@@ -523,7 +524,7 @@ def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
 
     Args:
         run_ids: Run ids, or the first characters of run ids.
-        store: Tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
         A description of each run. Its attribute `restore` is the command that restores the run.

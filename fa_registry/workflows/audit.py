@@ -77,7 +77,7 @@ class AuditResult:
         report: The audit's data, with the findings and verdicts of all runs.
         pages: Paths of the written files.
         audit_run_id: Id of the run that records the audit.
-        exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or not intact.
+        exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or fails its integrity check.
         page: Address of the MLflow page that compares the runs, or an empty string if the store has no pages.
     """
 
@@ -111,10 +111,8 @@ def run_audit(
     The audit's run is logged in the experiment of the audited runs.
 
     Args:
-        chosen: The runs to audit.
         terms: Editions, thresholds and waivers.
         measuring: Whether and how to recompute the metrics.
-        place: Store and folder of data sets.
         pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
         early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
@@ -210,12 +208,8 @@ def build_report(
     """Judge all runs that pass their integrity checks, and return the audit's report.
 
     Args:
-        tracker: The store.
-        selection: The selected runs.
         editions: The editions to judge by, the leading edition first.
         measuring: Whether and how to recompute the metrics.
-        data_root: Folder of data sets.
-        waivers: Documented exceptions.
     """
     measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
@@ -303,10 +297,7 @@ def log_audit(
     not be judged gets a note with the reason. The study's run gets a note.
 
     Args:
-        tracker: The store.
-        report: The audit's data.
         folder: Folder that contains only the pages.
-        selection: The selected runs.
         adopted: Id of an existing run that records the audit, or an empty string for a new run.
         rendered_by: Text from `reporting.render.renderer`, which identifies the code and templates that rendered the pages.
 
@@ -365,7 +356,6 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
 
 def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
-    """Upload the pages with a file of their digests; return the tag with its digest."""
     tag = seal_folder(folder)
     tracker.upload(run_id, folder)
     return tag
@@ -429,7 +419,7 @@ def _last_epoch(run: RunAudit) -> int:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Add the form of its group to the artifacts of each run (docs/decisions/0026)."""
+    """Attach to each run a copy of the form of its group (docs/decisions/0026)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -456,7 +446,7 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
 
 
 def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
-    """Tag the study runs of the audited runs; keep the text below RULE in each note."""
+    """Tag the study runs of the audited runs; keep the study's question in each note."""
     if not selection.study:
         return
     parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
@@ -467,14 +457,13 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
 
 
 def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags of a run that contain its verdicts.
+    """Return the tags with the verdicts of a run.
 
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
 
     Args:
-        report: The audit's data.
         place: Index of the run in the report.
-        before: Present tags of the run.
+        before: Current tags of the run.
     """
     leading = report.runs[place].verdict
     tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
@@ -485,13 +474,13 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return the names of the run's present verdict tags that are outdated.
+    """Return the names of the run's outdated verdict tags.
 
     An outdated tag has the verdict of an edition in `tags`, but with thresholds that only an earlier audit used.
 
     Args:
         tags: New tags of the run.
-        before: Present tags of the run.
+        before: Current tags of the run.
     """
     # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
@@ -513,9 +502,7 @@ def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str
     The rules are those of the leading edition.
 
     Args:
-        run: The judged run.
-        report: The audit's data.
-        before: Present tags of the run.
+        before: Current tags of the run.
     """
     # another edition, with other rules of the same names, may have set the present tags
     by = signature(report.edition)

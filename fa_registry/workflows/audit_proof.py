@@ -53,7 +53,6 @@ def judged_again(
     The overridden thresholds of `reference` and the waivers of the report apply.
 
     Args:
-        report: The report with the records.
         reference: Name and overridden thresholds of the edition.
         looks: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
             report's findings.
@@ -74,9 +73,8 @@ def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mappin
     """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        report: The report to check.
         same_release: Whether the installed code judged the report. If not, a difference is unverifiable instead of a mismatch.
-        looks: The same as in `judged_again`.
+        looks: Interim analysis of each group, as in `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
     for reference, judged in _opinions(report):
@@ -201,8 +199,6 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     """Compare the audit's recorded pages byte by byte with newly rendered pages.
 
     Args:
-        tracker: The store.
-        audit: The run that records the audit.
         out: Folder with the newly rendered pages.
     """
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
@@ -236,10 +232,7 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
     """Compare the pages that the audit attached to a run with newly rendered pages.
 
     Args:
-        tracker: The store.
-        audit: The run that records the audit.
         notes: The notes of the audit's report.
-        run: The run with the attached pages.
         out: Folder with the newly rendered pages of the audit.
     """
     expected = _attached_pages(tracker, audit, notes, run, out)

@@ -37,7 +37,6 @@ class BundleResult:
     """A bundle that was written.
 
     Attributes:
-        path: Path of the bundle.
         sha256: SHA-256 digest of the bundle.
         runs: Number of runs.
         size: Size in bytes.
@@ -76,7 +75,6 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
     """Check a bundle without a store or a network.
 
     Args:
-        path: Path of the bundle.
         measuring: How to recompute the metrics.
         key: Path of the public key of the expected signer, or an empty string.
 
@@ -134,7 +132,7 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run and that its files have their digests.
+    """Check that the report judges this run and that the files match their digests.
 
     If the bundle omits files, the outcome is `trusted`.
     """

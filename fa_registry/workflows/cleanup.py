@@ -1,8 +1,7 @@
 """Removal of stale items: runs, files and processes that a killed process left.
 
 The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands remove them before
-writing. An item is kept if it names no process. It is also kept if its process is alive, on another machine or in another
-container.
+writing. An item is kept if its process is unknown, is alive, is on another machine, or is in another container.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def stale_items(
         registry: Folder that `stores.registry_folder` returned.
         database: Path of a sqlite database to check for the journal of a killed process.
         pages: Folder to check for half-written pages.
-        signs: The same as in `zombies`.
+        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
     gone = zombies(tracker, signs) if tracker else ()
     found = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
@@ -103,7 +102,6 @@ def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[Sto
     """Return the runs that are marked as running although their process has ended.
 
     Args:
-        tracker: The store.
         signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
     signs = signs or HeartbeatMonitor()
@@ -118,12 +116,9 @@ def says_running(run: StoredRun) -> bool:
 
 
 def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMonitor, as_status: str = "failed") -> None:
-    """Close those of the given runs whose process has ended without closing the run.
+    """Close each given run that is marked as running but has no process.
 
     Args:
-        tracker: The store.
-        runs: Runs to check.
-        signs: Observed heartbeats of runs on other machines.
         as_status: Status of a closed run that had no final status.
     """
     for run in runs:
@@ -134,12 +129,10 @@ def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMoni
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], signs: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """Close the runs with these tags whose process has ended without closing the run.
+    """Close each run with these tags that is marked as running but has no process.
 
     Args:
-        tracker: The store.
-        tags: Tags that a run must have.
-        signs: The same as in `zombies`.
+        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
         as_status: Status of a closed run that had no final status.
     """
     close_gone(tracker, tracker.search(tags), signs or HeartbeatMonitor(), as_status)
@@ -149,8 +142,6 @@ def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
     """Close a run whose process has ended.
 
     Args:
-        tracker: The store.
-        run: The run to close.
         as_status: Status if the run has no final status. A run that a person stopped gets the status `interrupted` instead.
     """
     status = run.tags.get(schema.TAG_STATUS, "")
@@ -178,7 +169,7 @@ def _is_half_written(database: Path) -> bool:
 
 
 def _roll_back(database: Path) -> None:
-    """Roll back the journal, which sqlite does when a process with write access reads."""
+    """Roll back the journal by reading the database with write access."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 

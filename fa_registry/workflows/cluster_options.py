@@ -31,7 +31,6 @@ def asked_resources(executor: str, cluster: Cluster, device: str, problems: list
     Args:
         executor: Name of the executor, or an empty string for `local`.
         cluster: Address and resources as typed.
-        device: Device of the jobs.
         problems: List to which errors in the resources or the executor's name are appended.
     """
     resources = JobResources(
@@ -79,7 +78,6 @@ def check_reach(store: str, room: Capacity) -> None:
     This is the case if the store is a sqlite file or if its address contains a password.
 
     Args:
-        store: Tracking URI of the store.
         room: Machines on which the executor starts jobs.
     """
     if room.machines is None:

@@ -92,7 +92,6 @@ def run_compare(
         setting: Part of the name of a setting. This argument is required if the methods were trained in several settings.
         terms: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
-        place: Store and folder of data sets.
         pages: Folder of the page, and user templates.
 
     Raises:
@@ -235,7 +234,7 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     """Return the groups of judged runs to compare, in the order of the operands.
 
-    An operand that is a single run gives a group with only this run.
+    An operand that is a single run gives a group that contains only this run.
 
     Raises:
         InvalidFields: No run of an operand could be judged.

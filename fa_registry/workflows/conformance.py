@@ -36,10 +36,6 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
 
     The outcome is computed once for each version of the source code, and then read from a folder next to the store. The mapping
     is empty for a built-in method. A method that fails its checks is trained nevertheless, and the failures are logged.
-
-    Args:
-        spec: Specification with the method.
-        store: Tracking URI of the store.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -85,7 +81,7 @@ def _conformance(record: RunRecord) -> Conformance:
 
 
 def _stated(record: RunRecord, why: str) -> Conformance:
-    """Return the outcome in the run's files; a success becomes only `stated`."""
+    """Return the outcome in the run's files; a success counts only as `stated`."""
     try:
         sealed = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
@@ -154,7 +150,7 @@ SUBJECT = "code"
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
     """Return the differences between the code that trained a run and today's code.
 
-    The tuple is empty if there are no differences. Usually, a tag of the run is enough, and no file is opened. The tag only
+    The tuple is empty if there are no differences. Usually a tag of the run is sufficient, and no file is opened. The tag only
     decides whether a run is trained again; an audit reads the recorded files instead.
     """
     today = fingerprint(spec)

@@ -71,7 +71,7 @@ class StudySnapshot:
 class StopTagPoller:
     """Stop function that also returns True if a user set TAG_STOP on a study's run.
 
-    The original function `stop` is still called. The store is queried at most every STOP_LOOKS seconds.
+    The object also calls the original function `stop`. It queries the store at most every STOP_LOOKS seconds.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -137,10 +137,7 @@ def wait_for_others(
     lease. The unfinished runs of a free specification are closed.
 
     Args:
-        tracker: The store.
-        specs: Specifications to wait for.
         finished: Function that returns the finished run of a specification from all its runs, or None.
-        signs: Observed heartbeats of runs on other machines.
         stop: Function that returns True if this process must stop.
         waits: Whether to wait. If False, return the present state at once.
 
@@ -179,7 +176,7 @@ def waiting_text(held: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the runs of other machines that send heartbeats and do not count as dead."""
+    """Return the running runs of other machines whose heartbeats have not stopped."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
 
 

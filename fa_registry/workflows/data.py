@@ -51,7 +51,7 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 
     Args:
         name: Name of one data set, or an empty string for all.
-        root: The same as in `overview`.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
     """
     folder = data_root(root)
     rows = []
@@ -88,8 +88,7 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
     """Download the missing files of a data set, decode the files and check them.
 
     Args:
-        name: Name of the data set.
-        root: The same as in `overview`.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
         report: Function that receives progress messages.
 
     Returns:
@@ -125,12 +124,11 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
 
     Args:
         name: Name of one data set, or an empty string for all.
-        root: The same as in `overview`.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
         report: Function that receives progress messages.
 
     Returns:
-        One row per check with the data set's name, the checked item (`what`), whether the check passed (`ok`), and the result
-            (`found`).
+        One row per check: name of the data set, checked item (`what`), whether the check passed (`ok`), and result (`found`).
     """
     chosen = _chosen(name)
     if name and not _with_files(name):
@@ -218,7 +216,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
-    """Return one row per source file; a missing file is accepted if it is decoded."""
+    """Return one row per source file; a missing file passes if its data are cached."""
     decoded = _is_cached(dataset, root)
     whole, problems = inspected(root, dataset.card, dataset.package)
     rows = []

@@ -36,7 +36,6 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
     Args:
         study: Only runs of this study; by default runs of all studies.
         experiment: Only runs of this experiment; by default runs of all experiments.
-        store: Tracking URI of the store.
 
     >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
     """
@@ -53,7 +52,6 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
 
     Args:
         run_id: Id of the run, or the first characters of the id.
-        store: Tracking URI of the store.
 
     Raises:
         IntegrityError: The file series.parquet is missing or differs from its recorded digest.

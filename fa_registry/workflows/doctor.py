@@ -52,7 +52,6 @@ def examine(
     fail a check either because the next command that writes removes them.
 
     Args:
-        store: Tracking URI of the store.
         repair: Whether to remove stale items; the state of their row is then `repaired`.
         pages: Folder of pages to check.
         gone: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
@@ -301,7 +300,7 @@ def _load(name: str) -> str:
 
 
 def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
-    """Call `look` and return its result as a row; an error gives a row that failed."""
+    """Call `look` and return a row with the result or with the error."""
     try:
         found = look()
         return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}

@@ -117,15 +117,10 @@ def plan_study(
     """Return the plan of a study without training or writing anything.
 
     Args:
-        chosen: The study and its overrides.
-        place: Store and folder of data sets.
-        jobs: Number of parallel processes; 0: chosen for the machine.
         edition: Edition of the rules in `stop_on`.
         stop_on: Rules that end a run when they fire.
         force: Whether to plan the training of complete runs too.
         keep_trained: Whether a run that other code trained counts as complete.
-        executor: Name of the executor.
-        cluster: Address and resources of a cluster.
         probing: Whether to time training steps.
         keep_states: Number of training states to store per run; 0: the study's value.
     """

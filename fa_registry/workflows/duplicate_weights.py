@@ -73,7 +73,7 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
 
 
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the records, with a mismatch on each one that duplicates another run.
+    """Return the records, with a mismatch on each record that duplicates another run.
 
     A record is a duplicate if its final weights equal those of another record or of another run in the store. Other runs in the
     store are found by the digest in their tags, and confirmed by the digest in their recorded files. The order of the records
@@ -122,7 +122,7 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
     - if there is only one epoch: the schedule;
     - a penalty or a weight decay that is so small that float32 rounding removes its effect.
     For adopted weights, the owner states the seed and the setting. One file may appear under several seeds and settings, but
-    only under one method. It counts once in each of them (see protocol.paired_runs).
+    only under one method. Among the seeds of one group, `protocol.paired_runs` counts such a file only once.
     """
     if one.weights and other.weights:
         return _rule(one) == _rule(other)
@@ -174,12 +174,10 @@ def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
 
 
 def _drawn(control: str) -> str:
-    """Return the control if it changes the initial network, otherwise `none`."""
     return "shallow" if control == "shallow" else "none"
 
 
 def _rule(spec: RunSpec) -> tuple[object, ...]:
-    """Return the fields that describe the method of adopted weights."""
     norm = "" if _end_to_end(spec) else spec.recipe.credit_norm
     return spec.method, jsonio.digest_of(spec.method_options), norm, spec.penalty, spec.control
 

@@ -50,10 +50,8 @@ def chosen_editions(
 
     Args:
         own: The study's edition. It is the leading edition if `editions` contains it, or if no edition is given.
-        edition: A single edition to judge by, or an empty string.
         editions: Several editions to judge by, instead of `edition`.
         thresholds: Mapping from a rule to its new threshold in the leading edition.
-        problems: List to which errors are appended.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")

@@ -43,7 +43,6 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
     Args:
         run_ids: Run ids, or the first characters of run ids.
-        store: Tracking URI of the store.
 
     Raises:
         InvalidFields: Some runs must be kept; the error lists all of them with the reasons.

@@ -24,7 +24,6 @@ def show(run_id: str, store: str = "") -> RunRecord:
 
     Args:
         run_id: Id of the run, or the first characters of the id.
-        store: Tracking URI of the store.
 
     Raises:
         RegistryError: The run failed or still runs; the error contains the recorded failure.
@@ -63,7 +62,6 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
     The values come from the tables of the store, which an audit does not trust. No file is read.
 
     Args:
-        store: Tracking URI of the store.
         study: Name of the study, or an empty string for all studies.
         method: Label of the method, or an empty string for all methods.
         status: Status of the runs, or an empty string for every status.
