@@ -157,7 +157,8 @@ def _never_adopted(spec: RunSpec) -> list[str]:
     problems = []
     if spec.control != "none":
         problems.append(
-            f"control: a control is trained here and cannot be adopted; found {spec.control!r}: see --frozen-accuracy"
+            f"control: expected 'none', found {spec.control!r}; a control cannot be adopted, but --frozen-accuracy "
+            "records the accuracy of a frozen control"
         )
     return problems
 
@@ -179,13 +180,13 @@ def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
     digest = jsonio.file_digest(path.resolve())
     if stated["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} next to it names a file with SHA-256 {stated['sha256']}, found {digest}; "
+            f"{path.name}: {card.name} in the same folder records SHA-256 {stated['sha256']}, found {digest}; "
             "the file was changed after it was recorded"
         )
     if stated.get("method") != method:
-        raise ValueError(f"its {card.name} says it is of method {stated.get('method')!r}, not {method!r}")
+        raise ValueError(f"the {card.name} of this file records method {stated.get('method')!r}, expected {method!r}")
     if str(stated.get("seed")) != seed.strip():
-        raise ValueError(f"its {card.name} says it is of the run with seed {stated.get('seed')}, not {seed}")
+        raise ValueError(f"the {card.name} of this file records a run with seed {stated.get('seed')}, expected {seed}")
     return held
 
 
@@ -197,7 +198,7 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise ValueError(f"expected a fraction of the test set in 0..1, found {shortened(text)}")
+        raise ValueError(f"expected a fraction of the test set between 0 and 1, found {shortened(text)}")
     return value
 
 
@@ -209,7 +210,7 @@ def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, froz
     before = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
     if before != (feedback_digest, frozen_accuracy):
         raise UsageError(
-            f"adopt: these weights are already adopted as run {present.run_id}, with other evidence: "
-            f"feedback {origin.get('feedback file', 'none')}, frozen accuracy "
-            f"{'none given' if before[1] is None else before[1]}; --force adopts them again with what is given now"
+            f"adopt: the store already has these weights as run {present.run_id}, but with other values: "
+            f"feedback file: {origin.get('feedback file', 'none')}, frozen accuracy: "
+            f"{'none' if before[1] is None else before[1]}; --force logs a new run with the values of this command"
         )

@@ -126,7 +126,7 @@ def run_audit(
     audit_tracker.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
-        remark = f"The study's own file names waivers: {Path(named).name} next to it."
+        remark = f"The waivers come from {Path(named).name}, which the study.toml of the study names."
         report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
@@ -178,7 +178,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
     # If the audit used a file that the user did not name, a file in the current folder could turn exit code 1 into 0.
     unused = Path(WAIVERS)
     if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
-        LOG.warning("%s in the current folder is not used; `--waivers %s` applies it", WAIVERS, WAIVERS)
+        LOG.warning("%s in the current folder is not used; to apply this file, add `--waivers %s`", WAIVERS, WAIVERS)
     try:
         return load_waivers(Path(file), datetime.date.today()) if file else ()
     except InvalidFields as error:
@@ -441,7 +441,7 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
                 if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
                     raise
                 # if the store names an unusable bucket for one run, the other runs still get their files
-                LOG.warning("run %s gets no %s: %s", run_id, path, error)
+                LOG.warning("run %s: cannot add the file %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 

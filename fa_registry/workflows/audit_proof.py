@@ -80,24 +80,32 @@ def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mappin
     for reference, judged in _opinions(report):
         if provenance_of(reference) != SHIPPED:
             unknown.append(
-                f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release: "
-                "its verdicts cannot be judged again here"
+                f"edition {reference.name} with digest {reference.digest[:8]} is not a built-in edition of this release, "
+                "so its verdicts cannot be checked here"
             )
             continue
         names.append(describe_edition(reference))
         for run, statement, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
             if _decisive(statement) != _decisive(again):
                 label, now = statement.verdict.label, again.verdict.label
-                what = f"its findings are not those of {now}" if label == now else f"{label}, judged again {now}"
-                wrong.append(f"{run.record.name} (run {run.record.run_id}): {what} by edition {reference.name}")
+                what = (
+                    f"the findings differ, although the verdict is {now}"
+                    if label == now
+                    else f"{label}, but judged again {now}"
+                )
+                wrong.append(
+                    f"{run.record.name} (run {run.record.run_id}): {what} according to edition {reference.name}"
+                )
             elif statement.findings != again.findings:
-                reworded.append(f"{run.record.name}: findings by edition {reference.name} are worded otherwise")
+                reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if wrong or reworded:
-        why = () if same_release else ("another release may have judged: its code is not the code installed here",)
+        why = (
+            () if same_release else ("another release may have judged: the audit was not made with the installed code",)
+        )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*wrong, *reworded]), *why))
     if unknown:
         return Integrity("unverifiable", tuple(unknown))
-    text = f"all {len(report.runs)} verdicts and their findings are the same"
+    text = f"all {len(report.runs)} verdicts and their findings are equal"
     return Integrity("verified", (f"judged again by edition {', '.join(names)}, {text}",))
 
 
@@ -135,7 +143,7 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     before, after = recorded.measurements.scalars, reported.measurements.scalars
     wrong += [name for name in ONLY_IN_TRAINING if before.get(name) != after.get(name)]
     found = compare(recorded.measurements, reported.measurements)
-    details = [f"the report's {name} is not what the run recorded" for name in wrong]
+    details = [f"the report's {name} differs from the value that the run recorded" for name in wrong]
     details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
     details += found.details if found.state == "mismatch" else ()
     if details:
@@ -144,9 +152,9 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         return Integrity(found.state, found.details)
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
         text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
-        return Integrity("unverifiable", (f"{text}; `fa-registry audit` measures the run again",))
+        return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
     return Integrity(
-        "verified", ("every artifact is the one audited, and the figures are those that the run recorded",)
+        "verified", ("all artifacts are the audited ones, and all metrics equal the values that the run recorded",)
     )
 
 
@@ -169,7 +177,7 @@ def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
         text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
         if text:
             return Integrity(state, _first(text))
-    return Integrity("verified", (f"the records of all {len(found)} runs are those that the runs recorded",))
+    return Integrity("verified", (f"the report's records of all {len(found)} runs match the files of the runs",))
 
 
 def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
@@ -205,11 +213,11 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     names = sorted(recorded | rendered) if recorded else sorted(rendered)
     differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
-    origin = "" if recorded else "written by an older release, which sealed no pages; "
+    origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:SHOWN])}"
+        text = f"rendered again, {len(differing)} of {len(names)} pages differ: {', '.join(differing[:SHOWN])}"
         return _other_bytes(audit, f"{origin}{text}")
-    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages are the same bytes",))
+    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages have the same bytes",))
 
 
 def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
@@ -223,9 +231,11 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     if by == here:
         return Integrity("mismatch", (text,))
     if by.endswith(OWN_TEMPLATES):
-        return Integrity("unverifiable", (f"{text}; rendered by a user template, cannot be rendered again",))
-    whose = f"rendered by {by}; installed here is {here}" if by else "the audit did not record what rendered them"
-    return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
+        return Integrity("unverifiable", (f"{text}; user templates are needed to render the pages again",))
+    whose = (
+        f"the pages were rendered by {by}; the installed release is {here}" if by else "the renderer was not recorded"
+    )
+    return Integrity("unverifiable", (f"{text}; {whose}, and another release or machine may render other bytes",))
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
@@ -239,9 +249,9 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
     held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
     if differing:
-        text = f"rendered again from audit {audit.run_id}, attached pages are other: {', '.join(differing)}"
+        text = f"rendered again from audit {audit.run_id}, these attached pages differ: {', '.join(differing)}"
         return _other_bytes(audit, text)
-    return Integrity("verified", ("rendered again, the attached pages are the same bytes",))
+    return Integrity("verified", ("rendered again, the attached pages have the same bytes",))
 
 
 def _text(path: Path | None) -> bytes | None:
@@ -267,7 +277,7 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
     """Return one line per tag `fa.verdict…` of the run that differs from the report."""
     expected = expected_verdict_tags(report, run)
     return [
-        f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, the audit says {value!r}"
+        f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, but the audit has {value!r}"
         for name, value in expected.items()
         if run.tags.get(name) != value
     ]

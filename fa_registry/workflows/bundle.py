@@ -96,7 +96,9 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         looks, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
         same = is_same_release(audit)
-        sealed = Integrity("verified", (f"{len(manifest.files)} files are as they were packed; {who}",))
+        sealed = Integrity(
+            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {who}",)
+        )
         return [
             Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
@@ -138,14 +140,16 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
     """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
-            raise IntegrityError(f"the report judges run {record.run_id}, the bundle holds {run.run_id} in its place")
+            raise IntegrityError(
+                f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
+            )
         files = check_seal(tracker, run, record.digests)
         kept = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
         files |= check_files(tracker, run.run_id, kept)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
     left_out = len(record.digests) - len(kept)
-    text = f"as recorded; nothing was recomputed: {left_out} files were left out (--light)"
+    text = f"the files are as recorded; no metric was recomputed, because the bundle omits {left_out} files (--light)"
     integrity = Integrity("trusted", (text,)) if left_out else Integrity("verified")
     return Verification(run.run_id, run.name, integrity, files)
 
@@ -188,7 +192,9 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
         manifest, signature = unpack(Path(path), folder)
         signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         if manifest.light:
-            raise UsageError(f"{path} was made with --light: its runs have no weights and cannot be imported")
+            raise UsageError(
+                f"{path}: cannot import the runs, because the bundle was written with --light and has no weights"
+            )
         source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)
         origin = jsonio.digest_of(manifest)
@@ -254,4 +260,4 @@ KEPT_TAGS = frozenset(
 def bundled_text(found: BundleResult) -> Iterator[str]:
     """Yield the lines that the bundle command prints."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
-    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")
+    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; to sign the bundle, add --sign KEY")

@@ -143,9 +143,9 @@ def _twice(known: Sequence[Operand]) -> Iterable[str]:
         for other in known[:place]:
             both = {run.run_id for run in operand.runs} & {run.run_id for run in other.runs}
             if operand.text == other.text or (both and operand.is_run and other.is_run):
-                yield f"{operand.text}: the same as {other.text}; expected things that differ"
+                yield f"{operand.text}: the same as {other.text}; expected different methods or runs"
             elif both and operand.is_run != other.is_run:
-                yield f"{operand.text}: one of {other.text} is part of the other; compare runs with runs, methods with methods"
+                yield f"{operand.text}: this operand and {other.text} share a run; expected only methods or only runs"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -158,7 +158,7 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:
         ids = ", ".join(run.run_id for run in by_id[:5])
-        problems.append(f"{text}: {len(by_id)} runs begin like this ({ids}); give more characters of the id")
+        problems.append(f"{text}: {len(by_id)} run ids begin with these characters ({ids}); give more characters")
     else:
         labels = {run.tags.get(schema.TAG_METHOD, "") for run in pool}
         problems.append(f"{text}: {unknown_name_text('method or run', text, labels)}")
@@ -174,7 +174,7 @@ def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
             newest.setdefault(run.tags.get(schema.TAG_SPEC), run)
     if not newest:
-        raise NothingSelected(f"no finished run in {tracker.uri}; `fa-registry study` trains some")
+        raise NothingSelected(f"no finished run in {tracker.uri}; `fa-registry study` trains runs")
     return Selection(tuple(newest.values())[::-1], (), WHOLE_STORE)
 
 
@@ -211,11 +211,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
         return
     named = shared or list(dict.fromkeys(setting for settings in of_each for setting in settings))
-    where = "all of them ran" if shared else "none has them all"
+    where = "settings with all of them" if shared else "no setting has all of them; settings with some"
     listed = "".join(f"\n  - {setting}" for setting in named)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose by --setting, --study, --experiment or --run ({where} in these):{listed}"
+        f"choose one with --setting, --study, --experiment or --run ({where}):{listed}"
     )
 
 

@@ -48,7 +48,7 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(jsonio.pretty(conformance), encoding="utf-8")
     if conformance.state == "failed":
-        LOG.info("method %s fails its conformance checks, so that no audit will pass its runs:", spec.method)
+        LOG.info("method %s fails its conformance checks, so no audit will pass the runs of this method:", spec.method)
         for line in conformance.failures:
             LOG.info("  %s", line)
     return jsonio.encode(conformance)
@@ -65,7 +65,7 @@ def with_conformance(record: RunRecord) -> RunRecord:
 def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
-        return Conformance("unchecked", ("a user-supplied loop trained the run, not the method of that name",))
+        return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
         own = methods.CATALOG.location(spec.method).is_builtin
@@ -74,10 +74,10 @@ def _conformance(record: RunRecord) -> Conformance:
         if not own and entry.get("digest") == methods.CATALOG.recorded_digest(spec.method, entry.get("files", "")):
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
-        return _stated(record, "its package is not installed here")
+        return _stated(record, "the package of the method is not installed here")
     except PluginError as error:
-        return _stated(record, f"its package cannot be used here: {error}")
-    return _stated(record, "the code that trained it is not the one installed here")
+        return _stated(record, f"the package of the method cannot be used here: {error}")
+    return _stated(record, "the code that trained the run is not the installed code")
 
 
 def _stated(record: RunRecord, why: str) -> Conformance:
@@ -122,14 +122,14 @@ def _tested(key: str) -> Conformance:
     name, architecture = wanted["name"], wanted["architecture"]
     if hindrance := cannot_build(architectures.CATALOG.get(architecture)):
         return Conformance(
-            "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
+            "unchecked", (f"{architecture} cannot be built as small as the checks require: {hindrance}",)
         )
-    LOG.info("method %s: checking its conformance on %s, once for this source", name, architecture)
+    LOG.info("checking the conformance of method %s on %s, once for this version of the code", name, architecture)
     end = run_in_subprocess(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
     if end.kind == "done":
         failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
         return Conformance("failed" if failures else "passed", failures, architecture)
-    why = (f"the suite did not finish: {end.value.strip().splitlines()[-1]}",)
+    why = (f"the conformance checks did not finish: {end.value.strip().splitlines()[-1]}",)
     return Conformance("unchecked", why) if end.lost else Conformance("failed", why, architecture)
 
 
@@ -163,7 +163,7 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
         return fingerprint_changes(sealed_code(read_provenance(path)) if path else None, today)
     except IntegrityError as error:
-        return (f"cannot read which code trained it: {error}",)
+        return (f"cannot read which code trained the run: {error}",)
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
@@ -189,11 +189,11 @@ def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
     many = len(changed) > 1
     count = f"{len(changed)} runs were" if many else f"{next(iter(changed))} was"
     become = (
-        f"{'are' if many else 'is'} kept (--accept-old-code); an audit cannot recompute {'them' if many else 'it'}"
+        f"{'are' if many else 'is'} kept (--accept-old-code), but an audit cannot recompute {'them' if many else 'it'}"
         if kept
         else f"{'are' if many else 'is'} trained again (--accept-old-code keeps {'them' if many else 'it'})"
     )
-    LOG.info("%s trained by other code and %s:", count, become)
+    LOG.info("%s trained by other code than the installed code and %s:", count, become)
     for line in dict.fromkeys(line for lines in changed.values() for line in lines):
         LOG.info("  %s", line)
 
@@ -210,13 +210,13 @@ def code_check(record: RunRecord) -> Check:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
     if differences:
         what = "adopted and measured" if record.spec.weights else "trained"
-        return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
+        return Check(SUBJECT, "not possible", f"{what} by other code than the installed code: {'; '.join(differences)}")
     if sealed is None:
-        text = "the release that trained it recorded no code; its plug-ins count as version 1, like today's"
+        text = "an older release recorded no code; its plug-ins count as version 1, which is the installed version"
         return Check(SUBJECT, "agrees", text)
-    return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
+    return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are the same as in training")
 
 
 def _wanted(sealed: Code | None) -> str:
     entries = {describe(entry) for entry in (sealed or {}).values() if "digest" in entry}
-    return f"; the run names {', '.join(sorted(entries))}" if entries else ""
+    return f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""

@@ -107,8 +107,8 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
     """Return a message if a run of the study has TAG_STOP, otherwise an empty string."""
     tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
     return (
-        f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
-        f"{schema.TAG_STOP}={STOP}. Remove the tag on the run's page and repeat the command to resume"
+        f"study {study} was stopped by a user: run {tagged[0].run_id} ({tagged[0].name}) has the tag "
+        f"{schema.TAG_STOP}={STOP}. To resume, remove the tag on the run's page in MLflow and repeat the command"
         if tagged
         else ""
     )
@@ -161,7 +161,7 @@ def wait_for_others(
         check_machines(tracker, held.values(), signs)
         if stop():
             raise Interrupted(
-                f"stopped while others train {len(held)} of the runs; the same command resumes from there"
+                f"stopped while other processes train {len(held)} of the runs; to resume, repeat the command"
             )
         if time.monotonic() - reported > REPORTED:
             LOG.info("%s", waiting_text(held))
@@ -204,7 +204,7 @@ def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
         if not reported:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
-                "watching %d runs of other machines (%s) for a heartbeat, for their lease at most",
+                "waiting for heartbeats of %d runs on other machines (%s), at most for the duration of each lease",
                 len(silent),
                 hosts,
             )
@@ -225,6 +225,6 @@ def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: Heartbeat
     for run in held:
         if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
             raise StoreError(
-                f"store {tracker.uri}: run {run.run_id} is being trained by another machine, {host_of(run)}. "
+                f"store {tracker.uri}: run {run.run_id} is being trained on another machine, {host_of(run)}. "
                 f"{ONE_MACHINE}"
             )

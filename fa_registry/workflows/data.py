@@ -99,7 +99,7 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
         UsageError: `name` is empty, or the folder cannot be created.
     """
     if not name:
-        raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
+        raise UsageError(f"data fetch: expected the NAME of a data set, one of {', '.join(_with_files(''))}")
     folder = data_root(root)
     for dataset in _with_files(name).values():
         _make(folder)
@@ -115,7 +115,7 @@ def _make(folder: Path) -> None:
         existing_root(folder)
     except OSError as error:  # a parent is a file, or a folder without write access
         raise UsageError(
-            f"data root {folder}: cannot be created: {error.strerror}; name another with --data-root"
+            f"data root {folder}: the folder cannot be created: {error.strerror}; choose another folder with --data-root"
         ) from error
 
 
@@ -197,7 +197,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     if not inspected(root, card, dataset.package)[1]:
         return
     report(f"{card.name}: downloading into {root}")
-    failure = "the download is not what was published"
+    failure = "the downloaded files differ from the published files"
     try:
         dataset.format.download(root, card.files)
     except (OSError, RuntimeError) as error:  # no network, no such page, or a broken archive
@@ -210,7 +210,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
             refusal(
                 card,
                 problems,
-                f"{failure}\ndownload these files manually to the paths above{instead}, and repeat the command",
+                f"{failure}\ndownload these files manually to the paths above{instead}, then repeat the command",
             )
         )
 

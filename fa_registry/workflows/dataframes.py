@@ -64,7 +64,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     provenance, path = (tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, schema.SERIES))
     if provenance is None or path is None:
         raise IntegrityError(
-            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: it has not ended, or its files were deleted"
+            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: the run has not ended, or its files were deleted"
         )
     digests = read_provenance(provenance)["digests"]
     check_seal(tracker, run, digests)

@@ -61,7 +61,7 @@ def examine(
         UnknownName: A machine in `gone` has no run without a heartbeat.
     """
     if gone and not repair:
-        raise UsageError("--gone closes the runs of a machine that no longer exists: give it together with --repair")
+        raise UsageError("--gone requires --repair, because it closes the runs of a machine that no longer exists")
     looks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
@@ -97,19 +97,17 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
     for kind in KINDS:
         names = [left.what for left in found if left.kind == kind]
         state = "ok" if not names else "repaired" if repair else "left behind"
-        advice = "; `fa-registry doctor --repair` removes them" if state == "left behind" else ""
+        advice = "; `fa-registry doctor --repair` removes these items" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
     others = at_work_elsewhere(tracker, signs) if tracker else []
     if others:
         hosts = ", ".join(sorted(set(map(host_of, others))))
-        advice = (
-            "" if repair else "; `fa-registry doctor --repair` waits for a heartbeat and closes the runs without one"
-        )
+        advice = "" if repair else "; `fa-registry doctor --repair` waits for heartbeats and closes runs that send none"
         yield {
             "check": "runs on other machines",
             "ok": True,
             "state": "ok",
-            "found": f"{len(others)} on {hosts}{advice}",
+            "found": f"{len(others)} running on {hosts}{advice}",
         }
     yield from _unknown(tracker, gone) if tracker else ()
 
@@ -135,8 +133,8 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
             state, advice = (
                 "unknown",
                 (
-                    "; they have no heartbeat, so that only you know whether that machine still exists. If it does not: "
-                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes them"
+                    "; these runs have no heartbeat, so only you know whether the machine still exists. If it no longer exists, "
+                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes the runs"
                 ),
             )
         yield {"check": f"runs at work on {host}", "ok": True, "state": state, "found": f"{names}{advice}"}
@@ -147,9 +145,9 @@ def _database(store: str) -> str | dict[str, Any]:
     try:
         path = sqlite_path(resolve_uri(store))
     except StoreError:  # the row of the store has the reason
-        return "none: the store cannot be used"
+        return "not checked: the store cannot be used"
     if path is None or _is_missing(store):
-        return "none yet" if path else "a server keeps it"
+        return "none yet" if path else "the database is on a server"
     check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
     deadline = time.monotonic() + CHECK_SECONDS
     try:
@@ -158,12 +156,12 @@ def _database(store: str) -> str | dict[str, Any]:
             problems = [problem for (problem,) in connection.execute(f"PRAGMA {check}({MOST_PROBLEMS})")]
     except StoreRefusal as refusal:
         if time.monotonic() > deadline and refusal.kind not in TO_DO:
-            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and had found nothing by then"
+            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds, but had found no errors"
         raise
     if problems == ["ok"]:
-        return f"sqlite's {check} found every page in order"
+        return f"sqlite's {check} found no errors"
     lines = " · ".join(line for problem in problems for line in problem.splitlines())
-    text = f"sqlite's {check} expected every page in order, found: {lines}; {TO_DO[DAMAGED]}"
+    text = f"sqlite's {check} expected a database without errors, found: {lines}; {TO_DO[DAMAGED]}"
     return {"ok": False, "state": "NOT OK", "found": text}
 
 
@@ -175,14 +173,14 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
     try:
         database = sqlite_path(resolve_uri(store))
         if database is None or _is_missing(store):
-            return {"found": "none yet" if database else f"where {resolve_uri(store)} says"}
+            return {"found": "none yet" if database else f"the store {resolve_uri(store)} keeps the files"}
         files, state = placed(database), "ok"
     except StoreError:
-        return {"found": "none: the store cannot be used"}
-    text = [f"of {files.count - len(files.lacking)} runs, next to {database}"]
+        return {"found": "not checked: the store cannot be used"}
+    text = [f"the files of {files.count - len(files.lacking)} runs are next to {database}"]
     if files.moved:
         text += [
-            f"they are in {new}, but the database names {old}, which MLflow's pages use"
+            f"the files are in {new}, but MLflow's pages use {old}, the address in the database"
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
@@ -190,7 +188,9 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
         text.append(done or "`fa-registry doctor --repair` corrects the addresses")
     for run_id, where in list(files.lacking.items())[:1]:
         state = "NOT OK"
-        text.append(f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: there is no {where}")
+        text.append(
+            f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: the missing folder is {where}"
+        )
     return {"ok": not files.lacking, "state": state, "found": "; ".join(text)}
 
 
@@ -210,8 +210,12 @@ def _device() -> str:
 
 def _bf16() -> str:
     gain = bf16_gain()
-    offer = "`--precision bf16` trains with them" if gain > WORTH else "`--precision bf16` saves nothing here"
-    return f"products {gain:.1f} times as fast as those of fp32: {offer}"
+    offer = (
+        "`--precision bf16` makes training faster"
+        if gain > WORTH
+        else "`--precision bf16` does not make training faster"
+    )
+    return f"matrix products are {gain:.1f} times as fast as in fp32: {offer}"
 
 
 def _is_missing(store: str) -> bool:
@@ -225,7 +229,7 @@ def _is_missing(store: str) -> bool:
 
 def _finished_runs(store: str) -> str:
     if _is_missing(store):
-        return f"{resolve_uri(store)}: none yet, the first run creates it"
+        return f"{resolve_uri(store)}: does not exist yet; the first run creates the store"
     tracker = open_tracker(store, create=False)
     kind = {schema.TAG_KIND: "run"}
     count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
@@ -241,7 +245,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
-        return {"ok": True, "state": "ok", "found": "none: the store cannot be used"}
+        return {"ok": True, "state": "ok", "found": "not checked: the store cannot be used"}
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
     wrong, unread, count = [], [], 0
     for audit_id, judged in judging_audits(tracker, runs).items():
@@ -256,9 +260,9 @@ def _verdict_tags(store: str) -> dict[str, Any]:
             continue
         count += len(judged)
         wrong += [line for run in judged for line in verdict_tag_differences(report, run)]
-    found = wrong[:MOST_TAGS] or [f"of {count} runs: those of their audits"]
+    found = wrong[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
     found += [f"{len(wrong) - MOST_TAGS} more"] if len(wrong) > MOST_TAGS else []
-    found += [f"{len(unread)} runs were not compared: `fa-registry verify` compares them"] if unread else []
+    found += [f"{len(unread)} runs were not compared; `fa-registry verify` compares these runs"] if unread else []
     return {"ok": not wrong, "state": "NOT OK" if wrong else "ok", "found": "; ".join(found)}
 
 
@@ -267,7 +271,7 @@ def _page(store: str) -> str:
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
-        return "none: the store cannot be used"
+        return "not checked: the store cannot be used"
     if not tracker:
         return "no study yet"
     if tracker.experiment_deleted_message():
@@ -278,7 +282,7 @@ def _page(store: str) -> str:
     if why_not := tracker.why_no_views():
         return f"no views: {why_not}"
     page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
-    return in_browser(tracker.uri, page) or "none: it has no runs, or the store does not support views"
+    return in_browser(tracker.uri, page) or "none: the study has no runs, or the store does not support views"
 
 
 def _data_set(name: str) -> dict[str, Any]:

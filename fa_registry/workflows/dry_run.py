@@ -166,9 +166,9 @@ def plan_study(
 def _why_unprobed(probing: bool, executor: str) -> str:
     """Return the reason why training steps are not timed, or an empty string."""
     if not probing:
-        return "nothing was timed (--no-timing)"
+        return "no training step was timed (--no-timing)"
     if executor not in HERE:
-        return f"executor {executor} may place the runs on other machines, and only this one could be timed"
+        return f"executor {executor} may train on other machines, but only this machine could be timed"
     return ""
 
 
@@ -190,7 +190,7 @@ def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: boo
     uri = resolve_uri(store)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
-        return set(), [f"There is no store {uri} yet: nothing is complete."]
+        return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     there, other = set(), {}
@@ -240,27 +240,27 @@ def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int
     remarks = []
     if any(plan.seconds is not None for plan in settings):
         remarks.append(
-            "Times cover training and measuring, from steps of these settings timed just now. They do not include starting "
-            "processes, MLflow's writes and the audit."
+            "The times are estimated from steps of these settings that were timed now. The times include training and "
+            "measuring, but not the start of processes, MLflow's writes and the audit."
         )
     if lanes < processes:
-        why = "runs that share a card are counted one after another" if lanes == 1 else f"there are {lanes} cores"
-        remarks.append(f"With {processes} at a time: {why}.")
+        why = "runs on one GPU are counted one after another" if lanes == 1 else f"this machine has {lanes} cores"
+        remarks.append(f"With {processes} runs in parallel: {why}.")
     if probed.waiting > BUSY:
         busy = 1 / (1 - probed.waiting)
         remarks.append(
-            f"This machine is busy: {probed.waiting:.0%} of the probe's time was spent waiting for a processor. Times are "
-            f"processor seconds, as if nothing else ran; on a machine as busy as now they are {busy:.1f} times as long."
+            f"This machine is busy: timed steps waited for a processor during {probed.waiting:.0%} of the time. The estimated "
+            f"times are for an idle machine; on a machine as busy as now, training takes {busy:.1f} times as long."
         )
     reasons: dict[str, list[str]] = {}
     for plan in settings:
         if plan.no_time:
             reasons.setdefault(plan.no_time, []).append(plan.setting)
     remarks += [
-        f"No time is given for {'the study' if len(named) == len(settings) else ', '.join(named)}: {why}."
+        f"No time was estimated for {'the study' if len(named) == len(settings) else ', '.join(named)}: {why}."
         for why, named in reasons.items()
     ]
     problems = [plan.setting for plan in settings if plan.problem]
     if problems:
-        remarks.append(f"Cannot be run as they are: {', '.join(problems)}.")
+        remarks.append(f"These settings cannot be trained: {', '.join(problems)}.")
     return remarks

@@ -22,7 +22,7 @@ from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 INITIAL_WEIGHTS = "initial weights"
-NOT_COMPARABLE = "a weight is not finite: any two runs that diverge may end with the same values"
+NOT_COMPARABLE = "some weights are not finite, and any two diverged runs may have the same such values"
 LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
 FEW = 100  # up to so many digests are searched one by one; reading all runs of a large store takes seconds
@@ -42,12 +42,14 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         return Check(FINAL_WEIGHTS, "differs", str(error))
     sealed = record.provenance.get("final_weights", held)
     if held != sealed:
-        detail = f"{schema.FINAL} has content {held or 'none'}, recorded is {sealed or 'none'}"
+        detail = f"{schema.FINAL} has content {held or 'none'}, expected the recorded content {sealed or 'none'}"
         return Check(FINAL_WEIGHTS, "differs", detail)
     if not held:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
     return Check(
-        FINAL_WEIGHTS, "agrees", "the checkpoint has the recorded weights; no other specification gave the same"
+        FINAL_WEIGHTS,
+        "agrees",
+        "the checkpoint has the recorded weights, and no other specification has the same weights",
     )
 
 
@@ -68,7 +70,7 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
         yield Check(INITIAL_WEIGHTS, "differs", str(error))
         return
     if held != recorded:
-        detail = f"{schema.INITIAL}: expected the content {recorded}, which {schema.PROVENANCE} records, found {held or 'none'}"
+        detail = f"{schema.INITIAL}: expected the content {recorded} according to {schema.PROVENANCE}, found {held or 'none'}"
         yield Check(INITIAL_WEIGHTS, "differs", detail)
 
 
@@ -243,7 +245,7 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
     finding = Check(
         FINAL_WEIGHTS,
         "differs",
-        f"the same weights, bit by bit, as {text}: two different specifications cannot give equal weights",
+        f"the weights are bitwise equal to those of {text}, but two different specifications cannot give equal weights",
     )
     return _with_check(record, finding)
 

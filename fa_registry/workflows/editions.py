@@ -94,7 +94,9 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
         problems.append(f"strict: expected True or False, found {terms.strict!r}")
     elif terms.strict and (edition or terms.editions):
         named = ", ".join(filter(None, (edition, *terms.editions)))
-        problems.append(f"strict: expected no edition with it, found {named}; it judges by {STRICT}")
+        problems.append(
+            f"strict: expected no edition together with --strict, found {named}; --strict judges by edition {STRICT}"
+        )
     elif terms.strict:
         edition = STRICT
     return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)

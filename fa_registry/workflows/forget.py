@@ -72,24 +72,24 @@ def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
 def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:
     kind = run.tags.get(schema.TAG_KIND, "")
     if run.deleted:
-        yield "expected a run of the store, found one that is already in MLflow's bin"
+        yield "expected an active run, found a run that is already in MLflow's bin"
     elif kind == "audit":
-        yield "expected a training run, found an audit: verdicts, bundles and promoted models refer to it"
+        yield "expected a training run, found an audit, to which verdicts, bundles and promoted models refer"
     elif not kind:
         yield (
-            "expected a run of fa_registry, found one without the tag fa.kind; "
-            f"`mlflow runs delete --run-id {run.run_id}` moves it to the bin"
+            "expected a run of fa_registry, found a run without the tag fa.kind; "
+            f"`mlflow runs delete --run-id {run.run_id}` moves this run to the bin"
         )
     elif says_running(run):
         yield (
-            f"it is running on {host_of(run) or 'a machine that it does not name'}: stop it first. "
-            "If its process is gone, `fa-registry doctor --repair` closes it"
+            f"the run is still running on {host_of(run) or 'an unknown machine'}: stop the run first. "
+            "If its process no longer exists, `fa-registry doctor --repair` closes the run"
         )
     elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):
-        yield f"{len(trained)} runs were trained for this run of a study; forget those first"
+        yield f"{len(trained)} training runs belong to this study run; forget the training runs first"
     else:
         for version in models.versions_of(run.run_id):
-            yield f"its weights are registered as {version.reference}; delete that version on MLflow's page first"
+            yield f"the weights are registered as {version.reference}; delete this version on MLflow's page first"
 
 
 def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:

@@ -80,7 +80,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
     """Return the reason why no run matches, with the known names if one is unknown."""
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
-        return "no run yet; `fa-registry study` and `fa-registry train` create some"
+        return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
     asked = {
         "study": (schema.TAG_STUDY, study),
         "method": (schema.TAG_METHOD, method),
@@ -90,7 +90,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
         known = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in known:
             return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
-    return f"no such run in {tracker.uri}: each value occurs, but in no run together"
+    return f"no such run in {tracker.uri}: each given value occurs, but no run has all of them"
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def run_optimize(store: str = "") -> dict[str, Any]:
     path = sqlite_path(uri)
     if path is None:
         raise UsageError(
-            f"optimize: expected a sqlite store, found {uri}; a database server keeps its statistics itself"
+            f"optimize: expected a sqlite store, found {uri}; a database server updates its statistics itself"
         )
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
@@ -138,5 +138,7 @@ def run_optimize(store: str = "") -> dict[str, Any]:
             connection.commit()
             rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in COUNTED}
     except sqlite3.OperationalError as error:
-        raise StoreError(f"store {uri}: cannot be analysed now: {error}; is a study being trained into it?") from error
+        raise StoreError(
+            f"store {uri}: cannot be analysed now: {error}; check whether a study is writing to the store"
+        ) from error
     return {"store": uri, "rows": rows}
