@@ -257,7 +257,7 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
         if waiver.expired:
             yield (
                 f"The waiver of {waiver.rule} for {waiver.run or waiver.method} by {waiver.author} expired on "
-                f"{waiver.expiry} and does not apply. Its reason was: {waiver.reason}"
+                f"{waiver.expiry} and does not apply. The reason for the waiver was: {waiver.reason}"
             )
 
 

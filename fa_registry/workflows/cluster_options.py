@@ -92,7 +92,7 @@ def check_reach(store: str, room: Capacity) -> None:
         shown = escape_control(store).partition("?")[0]
         raise StoreError(
             f"store {shown}: the password would be sent with every job, and other users could read the password on disks and "
-            "pages. Remove the password from the address and set these variables on every machine: PGPASSFILE or PGPASSWORD "
+            "web pages. Remove the password from the address and set these variables on every machine: PGPASSFILE or PGPASSWORD "
             "for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
             "(docs/many-machines.md)"
         )

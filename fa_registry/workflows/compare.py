@@ -211,7 +211,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
         return
     named = shared or list(dict.fromkeys(setting for settings in of_each for setting in settings))
-    where = "settings with all of them" if shared else "no setting has all of them; settings with some"
+    where = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
     listed = "".join(f"\n  - {setting}" for setting in named)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "

@@ -200,7 +200,7 @@ def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: boo
             other |= dict.fromkeys(changed)
         if run and (keep_trained or not changed):
             there.add(spec.identity)
-    return there, [f"Some runs were trained by other code: {line}." for line in other]
+    return there, [f"Some runs were trained by other code than the installed code: {line}." for line in other]
 
 
 def _setting(

@@ -22,7 +22,7 @@ from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 INITIAL_WEIGHTS = "initial weights"
-NOT_COMPARABLE = "some weights are not finite, and any two diverged runs may have the same such values"
+NOT_COMPARABLE = "some weights are not finite, so equal weights of two such runs prove nothing"
 LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
 FEW = 100  # up to so many digests are searched one by one; reading all runs of a large store takes seconds

@@ -186,10 +186,10 @@ def test_one_shared_setting_is_unambiguous_and_several_are_listed():
         parse_operands(["dfa", "cccc2"], POOL)
     )  # in two settings, one each: compared, and said not to be comparable
     with pytest.raises(
-        UsageError, match=r"(?s)bp, frozen ran in several settings.*settings with all of them.*- one\n  - two"
+        UsageError, match=r"(?s)bp, frozen ran in several settings.*settings with all operands.*- one\n  - two"
     ):
         check_unambiguous(parse_operands(["bp", "frozen"], POOL))
-    with pytest.raises(UsageError, match="no setting has all of them"):
+    with pytest.raises(UsageError, match="no setting has all operands"):
         check_unambiguous(
             parse_operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three")))
         )
