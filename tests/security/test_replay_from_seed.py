@@ -222,7 +222,7 @@ def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store,
     code, report = audit("--threshold", "D3=-100")
     runs = {run.record.spec.seed: run for run in judged(report, method="bp", control="none")}
     assert code in (0, 1) and {run.verdict.label for run in runs.values()} == {"WARN(D3 stated)"}
-    assert "code: trained by other code than is installed" in runs[1].frozen_doubt
+    assert "code: trained by other code than the installed code" in runs[1].frozen_doubt
     assert "initial weights: none are recorded with this run" in runs[2].frozen_doubt and runs[3].frozen_doubt == ""
 
 

@@ -96,7 +96,7 @@ def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry
 
 def test_fetch_needs_a_name(registry):
     result = registry("data", "fetch")
-    assert result.exit_code == 2 and "expected a NAME, one of cifar10, cifar100" in result.stderr
+    assert result.exit_code == 2 and "expected the NAME of a data set, one of cifar10, cifar100" in result.stderr
 
 
 def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):

@@ -58,7 +58,7 @@ def test_nothing_is_written(trained, workplace):
 def test_a_store_that_is_not_there_is_not_made(workplace):
     plan = dry("digits", store=f"sqlite:///{workplace / 'none.db'}", no_probe=True)
     assert plan.complete == 0 and not (workplace / "none.db").exists()
-    assert any(remark.startswith("There is no store") for remark in plan.remarks)
+    assert any("does not exist yet, so no run is complete" in remark for remark in plan.remarks)
 
 
 A_RUN = RunTime(training=8.0, measuring=2.0, final=1.0)
@@ -87,7 +87,7 @@ def test_more_jobs_than_cores_take_no_less_time(registry, monkeypatch):
     monkeypatch.setattr(dry_run, "usable_cores", lambda: 2)
     plan = dry("tiny", jobs=4)
     assert plan.seconds_by_jobs == plan.seconds / 2
-    assert any("With 4 at a time: there are 2 cores" in remark for remark in plan.remarks)
+    assert any("With 4 runs in parallel: this machine has 2 cores" in remark for remark in plan.remarks)
 
 
 def test_a_long_run_is_not_shared_by_two():
@@ -103,14 +103,14 @@ def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
 
     monkeypatch.setattr(dry_run, "probe", found)
     plan = dry("tiny")
-    said = [remark for remark in plan.remarks if "machine is busy: 60% of the probe's time was spent waiting" in remark]
+    said = [remark for remark in plan.remarks if "waited for a processor during 60% of the time" in remark]
     assert bool(said) is is_busy and plan.waiting == pytest.approx(1 - cpu / 10)
     assert not said or "2.5 times as long" in said[0]
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
-    [({"no_probe": True}, "--no-timing"), ({"executor": "elsewhere"}, "may place the runs on other machines")],
+    [({"no_probe": True}, "--no-timing"), ({"executor": "elsewhere"}, "may train on other machines")],
 )
 def test_what_is_not_timed_has_no_time_and_a_reason(registry, monkeypatch, asked, why):
     monkeypatch.setattr(dry_run, "probe", lambda *_: pytest.fail("timed"))
@@ -122,7 +122,7 @@ def test_what_is_not_timed_has_no_time_and_a_reason(registry, monkeypatch, asked
     )
     plan = dry("tiny", **asked)
     assert plan.seconds is plan.seconds_left is plan.seconds_by_jobs is plan.seconds_left_by_jobs is None
-    assert any("No time is given for the study" in remark and why in remark for remark in plan.remarks)
+    assert any("No time was estimated for the study" in remark and why in remark for remark in plan.remarks)
     assert all(why in setting.no_time for setting in plan.settings) and not plan.probed
 
 
@@ -149,7 +149,7 @@ def test_a_study_has_no_time_unless_all_of_it_was_timed(registry, workplace, mon
     plan = dry("tiny")
     assert plan.settings[0].seconds is None and plan.settings[1].seconds == 7 * (3 * 10 + 2 + 1)
     assert plan.seconds is plan.seconds_left is plan.seconds_by_jobs is None
-    assert any(f"No time is given for {plan.settings[0].setting}: no files" in remark for remark in plan.remarks)
+    assert any(f"No time was estimated for {plan.settings[0].setting}: no files" in remark for remark in plan.remarks)
 
 
 def test_json_holds_all_of_the_plan(registry):
