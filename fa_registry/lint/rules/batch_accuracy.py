@@ -1,4 +1,4 @@
-"""Pitfall 9: an accuracy of the single batch that diagnostics are measured on."""
+"""Pitfall 9: the accuracy is computed on the single batch that is meant for diagnostics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNOR
 
 
 class BatchAccuracy(LintRule):
-    """Report an accuracy on one batch, from `next(iter(…))` or named as a batch for diagnostics.
+    """Report an accuracy that is computed on a single batch.
 
-    This applies only to texts on feedback alignment: elsewhere the accuracy of one batch shows the training's progress.
+    A batch is recognised by `next(iter(…))`, or by a name such as `eval_batch` or `probe_labels`. The rule applies only to source
+    code about feedback alignment. In other code, the accuracy of one batch is usually a progress report of the training.
     """
 
     card = RuleCard(
@@ -35,7 +36,7 @@ class BatchAccuracy(LintRule):
     clues = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the accuracies whose labels are those of one batch."""
+        """Yield the accuracies whose labels come from a single batch."""
         if not on_alignment(syntax):
             return
         for node, label in accuracies(syntax):
@@ -46,7 +47,7 @@ class BatchAccuracy(LintRule):
 
 
 def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
-    """Return whether a name is of one batch: by the name itself, or if every assignment calls next()."""
+    """Return whether a variable contains a single batch, according to its name or its assignments."""
     if NAMED.fullmatch(label.id):
         return True
     scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
@@ -68,12 +69,12 @@ def _is_parameter(scope: ast.AST, name: str) -> bool:
 
 
 def _moves(node: ast.AST, name: str) -> bool:
-    """Return whether an assignment keeps the samples under the same name, as `y = y.to(device)`."""
+    """Return whether an assignment stores the same samples under the same name: `y = y.to(device)`."""
     return isinstance(node, ast.Assign) and name in text_in(node.value)
 
 
 def _takes_next(node: ast.AST) -> bool:
-    """Return whether an assignment calls next(), as `x, y = next(iter(loader))`."""
+    """Return whether an assignment calls next(), such as `x, y = next(iter(loader))`."""
     calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
     return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
 

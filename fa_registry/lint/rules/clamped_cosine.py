@@ -1,4 +1,4 @@
-"""Pitfall 2: the cosine that clamps small norms."""
+"""Pitfall 2: a cosine that clamps small norms."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ HARMLESS_BELOW = 1e-10  # deep networks do have gradients of 1e-10
 
 
 class ClampedCosine(LintRule):
-    """Report torch's cosine with an eps of at least 1e-10, as by default, and handwritten ones too.
-    An eps that the tree cannot evaluate is trusted.
+    """Report a cosine whose norms have a lower bound `eps` of at least 1e-10.
+
+    The cosine functions of torch have the default 1e-8. Handwritten cosines are reported too. An `eps` is not reported if its value
+    is neither a number nor a constant of the module.
     """
 
     card = RuleCard(
@@ -40,7 +42,10 @@ class ClampedCosine(LintRule):
     clues = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
+        """Yield each cosine whose eps is a number of at least 1e-10.
+
+        A cosine is a call of a torch function, a functools.partial of this function, or a handwritten quotient.
+        """
         for call, name in syntax.calls():
             target, shift = name, 0
             if name in PARTIALS and call.args:

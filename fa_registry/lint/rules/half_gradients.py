@@ -17,10 +17,10 @@ NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mod
 
 
 class HalfGradients(LintRule):
-    """Report casts to float16 in a module that also takes gradients without a GradScaler.
+    """Report casts to float16 in a module that computes gradients without a GradScaler.
 
-    A loss that passes through scaler.scale(…) (or apex's scale_loss) is exempt, because scaling avoids the underflow of small
-    gradients. One unscaled backward call in the module is enough to report every cast. Casts under no_grad do not count.
+    A loss that passes through scaler.scale(…) or the scale_loss of apex is exempt, because scaling avoids the underflow of small
+    gradients. If the module contains one unscaled backward call, every cast is reported. Casts under no_grad are not reported.
     """
 
     card = RuleCard(
@@ -35,7 +35,7 @@ class HalfGradients(LintRule):
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the casts of a text, if it also takes unscaled gradients."""
+        """Yield the casts to float16 if the module also computes gradients of an unscaled loss."""
         casts = [(call, what) for call, name in syntax.calls() if (what := _cast(syntax, call, name))]
         casts = [(call, what) for call, what in casts if not _without_gradient(syntax, call)]
         taken = _unscaled_gradient(syntax) if casts else None
@@ -47,7 +47,7 @@ class HalfGradients(LintRule):
 
 
 def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
-    """Return how a call computes in float16; empty if it does not."""
+    """Describe how a call uses float16, or return an empty string if it does not use float16."""
     if name in (*AUTOCASTS, *CUDA_AUTOCASTS):
         return _autocast(syntax, call, name)
     method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
@@ -86,7 +86,7 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
-    """Return the first call that takes gradients of an unscaled loss, or None."""
+    """Return the first call that computes gradients of an unscaled loss, or None."""
     scaled = _scaled_names(syntax)
     taken = []
     for call, name in syntax.calls():
@@ -102,7 +102,10 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
 
 
 def _scaled_names(syntax: Syntax) -> set[str]:
-    """Return the names set to scaler.scale(loss) or by `with scale_loss(loss, optimizer) as name`."""
+    """Return the variables that contain a scaled loss.
+
+    Examples: `name = scaler.scale(loss)` and `with scale_loss(loss, optimizer) as name`.
+    """
     names = set()
     for node in syntax.every(ast.Assign):
         if _scales(node.value):

@@ -1,4 +1,4 @@
-"""Pitfall 1: a −1 meant as the dimension is used as the order p."""
+"""Pitfall 1: torch uses a −1 that is meant as the dimension as the order p of the norm."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "ten
 
 
 class NegativeNorm(LintRule):
-    """Report a negative integer passed by position as the order of a torch norm, without a dimension.
+    """Report a torch norm whose first argument is a negative integer, if no dimension is passed.
 
-    `p=-1` by name is intended as the order; −1.0 cannot be a dimension; in `x.norm(-1, 0)` the dimension is at its position.
-    numpy's norm(x, -1) is a matrix norm, and its argument is not a tensor.
+    Some cases are not reported. The keyword `p=-1` means the order. The float −1.0 cannot be a dimension. The call `x.norm(-1, 0)`
+    passes a dimension. In numpy, norm(x, -1) is a norm of a matrix, and its argument is not a tensor.
     """
 
     card = RuleCard(
@@ -42,7 +42,7 @@ class NegativeNorm(LintRule):
     clues = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield calls of a torch norm with a negative integer as its order and no dimension."""
+        """Yield each torch norm with a negative integer as its order and without a dimension."""
         for call, name in syntax.calls():
             allowed = FUNCTIONS.get(name)
             first = 1 if allowed is not None else 0
@@ -56,7 +56,7 @@ class NegativeNorm(LintRule):
 
 
 def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
-    """Return whether this may be Tensor.norm: a method of an unknown object, not of a module or of self."""
+    """Return whether a call may be Tensor.norm: a method of an object that is no module and not `self`."""
     function = call.func
     if name or not isinstance(function, ast.Attribute) or function.attr != "norm":
         return False
@@ -71,9 +71,9 @@ def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
 
 
 def _about_tensors(packages: frozenset[str]) -> bool:
-    """Return whether an unknown object may be a tensor, by the imported packages.
+    """Return whether an unknown object may be a tensor, according to the imported packages.
 
-    That is if torch is imported, or only packages without objects that have a norm.
+    The result is True if torch is imported, or if no imported package has objects with a method norm.
     """
     return "torch" in packages or packages <= HARMLESS
 

@@ -1,4 +1,4 @@
-"""Pitfall 12: dropout and BatchNorm in training mode during a measurement."""
+"""Pitfall 12: dropout and BatchNorm are in training mode during a measurement."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ TRAINS = ("backward", "step")
 
 
 class TrainingMode(LintRule):
-    """Report once a file that measures a model with dropout or BatchNorm and never switches to eval mode.
+    """Report a file that measures a model with dropout or BatchNorm and never calls eval().
 
-    A measurement is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.
+    Each file is reported at most once. A measurement is an accuracy in a function that does not train. In source code about
+    feedback alignment, every cosine is a measurement too.
     """
 
     card = RuleCard(
@@ -42,7 +43,7 @@ class TrainingMode(LintRule):
     clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the first measurement, if a layer depends on the mode and the mode is never switched."""
+        """Yield the first measurement, if a layer depends on the mode and the code never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
         if layer is None or any(_switches(node) for node in syntax.parents):
             return

@@ -1,4 +1,4 @@
-"""Pitfall 7: feedback that is in no checkpoint, and the Γ of 1.0 that hides it."""
+"""Pitfall 7: feedback that no checkpoint contains, and the default Γ = 1.0 for missing feedback."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from fa_registry.lint.syntax import Syntax, argument
 
 
 class UnsavedFeedback(LintRule):
-    """Report feedback in plain attributes of an nn.Module, and a Γ of 1.0 for missing feedback.
-    A class that registers anything under a computed name, or defines state_dict, is not checked.
+    """Report feedback in plain attributes of an nn.Module, and Γ = 1.0 for missing feedback.
+
+    A class is not checked if it registers a tensor under a computed name, or if it defines a method that saves its state, such as
+    state_dict.
     """
 
     card = RuleCard(
@@ -32,7 +34,7 @@ class UnsavedFeedback(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield plain attributes of modules first, then the defaults of Γ."""
+        """Yield the plain attributes of modules first, and then the defaults of Γ."""
         for owner in torch_modules(syntax):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):
@@ -41,7 +43,7 @@ class UnsavedFeedback(LintRule):
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
-    """Yield random matrices with a name of feedback that are not in the state dict of the class."""
+    """Yield random feedback matrices that are missing in the state dict of the class."""
     drawn = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
@@ -58,7 +60,7 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
 
 
 def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str]) -> Iterator[Hit]:
-    """Yield self.B.append(torch.randn(…)) and self.register_buffer("B", …, persistent=False)."""
+    """Yield calls that store random feedback in a plain list or in a buffer with persistent=False."""
     target, method = call.func.value, call.func.attr
     if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
         if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
@@ -75,14 +77,14 @@ def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
-    """Return (function, name) of local variables with random numbers, drawn or filled in place."""
+    """Return the function and the name of each local variable that contains random numbers."""
     drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
     names = [target for target in (*drawn, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
     return {(syntax.function_of(name), name.id) for name in names}
 
 
 def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """Return NAME of self.NAME, self.NAME[…] or, in the class body, NAME; empty for anything else."""
+    """Return NAME for `self.NAME`, `self.NAME[…]` and a class attribute NAME, or an empty string."""
     target = target.value if isinstance(target, ast.Subscript) else target
     if is_own(target):
         return target.attr
