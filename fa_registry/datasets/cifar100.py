@@ -1,4 +1,7 @@
-"""cifar100: like cifar10, with a hundred classes (the fine labels) and a tenth of the images for each."""
+"""cifar100: 32×32 colour photographs in 100 classes (the fine labels).
+
+Each class has a tenth of the images of a class of cifar10.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""cifar_shaped: random pixels in CIFAR's shape and number, to time a training step.
+"""cifar_shaped: random pixels and labels in the shape of CIFAR-10, for timing a training step.
 
-Nothing can be learned from them.
-
-Pixels are padded, cropped, mirrored and normalised exactly as those of cifar10. `cifar_shaped:SAMPLES` has fewer of them.
+A network cannot learn anything from these samples. Pixels are padded, cropped, flipped and normalised exactly like those of
+cifar10. `cifar_shaped:SAMPLES` is a smaller data set with SAMPLES training images.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class CifarShaped(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """Return the card for this number of samples."""
+        """Card for this number of samples."""
         return DatasetCard(
             name="cifar_shaped" if self.samples == TRAIN else f"cifar_shaped:{self.samples}",
             line=f"random pixels and labels in the shape of CIFAR-10, for benchmarks only: {self.samples:,} for training "
@@ -49,7 +48,15 @@ class CifarShaped(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """Return the set with `argument` training samples, at least LEAST, and a fifth as many test samples."""
+        """Return the data set with a given number of training samples.
+
+        Args:
+            argument: Number of training samples, from 1000 to 50000, or an empty string for 50000. The number of test samples is a
+                fifth of this number.
+
+        Raises:
+            UnknownName: If the argument is not such a number.
+        """
         if argument and not (argument.isdecimal() and LEAST <= int(argument) <= TRAIN):
             raise UnknownName("number of samples of cifar_shaped", argument, [f"{LEAST} to {TRAIN}"])
         return CifarShaped(int(argument or TRAIN))
@@ -62,7 +69,7 @@ class CifarShaped(DatasetFamily):
 
 
 def _pixels(samples: int, draw: torch.Generator) -> Tensor:
-    """Return uint8 (samples, *SHAPE), eight pixels from each draw, which is much faster than one."""
+    """Return random pixels, uint8 (samples, *SHAPE); eight pixels come from one 64-bit random number."""
     channels, height, width = SHAPE
     text = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
     return text.view(torch.uint8)  # (samples, channels, height, width)

@@ -1,4 +1,4 @@
-"""fashion_mnist: pictures of clothes in MNIST's format and size; harder than MNIST."""
+"""fashion_mnist: pictures of clothes in the format and size of MNIST, but harder to classify."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""lq: the toy linear-quadratic task; the loss is ½‖C h_L − y‖².
+"""lq: the linear-quadratic toy task with the loss ½‖C h_L − y‖².
 
-States and targets are standard normal.
+The initial states h_0 and the targets y have a standard normal distribution.
 """
 
 from __future__ import annotations

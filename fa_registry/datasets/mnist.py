@@ -1,6 +1,7 @@
-"""mnist: handwritten digits, the data set of the classic feedback-alignment papers.
+"""mnist: handwritten digits, the data set of the classic papers on feedback alignment.
 
-The format is gzipped idx files. torchvision reads them unpacked and checks no digest, so verified copies are unpacked for it.
+The files are gzipped idx files. torchvision reads only unpacked files and checks no digest. Therefore the files are verified
+first, and unpacked into a temporary folder.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from fa_registry.datasets.base import DatasetCard, SourceFile
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """The published idx files.
+    """File format of MNIST and Fashion-MNIST: idx files.
 
     Attributes:
-        kind: torchvision's class, MNIST or FashionMNIST, which is also the name of its folder.
+        kind: Name of the torchvision class, MNIST or FashionMNIST.
+        packed: Always an empty string, because each file is downloaded separately.
+        packed_md5: Always an empty string.
     """
 
     kind: str
@@ -31,7 +34,7 @@ class IdxFiles:
     packed_md5: str = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """Return the images of the verified files, as torchvision reads an unpacked copy of them."""
+        """Unpack the verified files into a temporary folder and read the images with torchvision."""
         with tempfile.TemporaryDirectory() as folder:
             for source, path in files.items():
                 _unpack(path, (Path(folder) / source.path).with_suffix(""))
@@ -50,7 +53,7 @@ class IdxFiles:
 
 
 def _first_that_works(mirrors: list[str], path: Path, md5: str) -> None:
-    """Download `path` from the first mirror that has it; raise RuntimeError if all fail."""
+    """Download a file from the first mirror that works; raise RuntimeError if all mirrors fail."""
     failures = []
     for mirror in mirrors:
         try:

@@ -1,4 +1,4 @@
-"""svhn: house numbers photographed in streets, cropped to one digit each."""
+"""svhn: photographs of house numbers in streets, cropped to one digit per image."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CARD = DatasetCard(
 
 
 class MatFiles:
-    """The .mat files of the cropped digits; label 10 of the file is the digit 0."""
+    """File format of SVHN: .mat files with cropped digits, in which the label 10 means the digit 0."""
 
     packed = packed_md5 = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """Return the images of both files, as torchvision reads them after its MD5 check."""
+        """Return the images and labels of both files; torchvision checks the MD5 of each file."""
         kind = _expecting(tuple(files))
         parts = []
         for split in SPLITS:
@@ -57,7 +57,7 @@ class MatFiles:
 
 
 def _expecting(sources: tuple[SourceFile, ...]) -> Any:
-    """Return torchvision's class, changed to demand the MD5 of `sources`."""
+    """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
     demands = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}

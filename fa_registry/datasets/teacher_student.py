@@ -1,7 +1,8 @@
-"""teacher_student: Gaussian inputs, labelled by a fixed random network with adjustable non-linearity.
+"""teacher_student: Gaussian inputs with labels from a fixed random network, the teacher.
 
-The teacher's activation is φ_α(z) = (1−α)z + α·tanh z, as the student's (architecture student_net): at α = 0 the task is a
-linear classification, at α = 1 the teacher is a tanh network. All sizes are chosen here; the published task's are unknown.
+The activation of the teacher is φ_α(z) = (1−α)z + α·tanh z, as in the student (architecture student_net). At α = 0 the task is a
+linear classification, and at α = 1 the teacher is a tanh network. All sizes were chosen for this package, because the sizes of
+the published task are unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class TeacherStudent(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """Return the card of this α."""
+        """Card of the data set for this α."""
         return DatasetCard(
             name="teacher_student" if self.alpha == 1 else f"teacher_student:{self.alpha:g}",
             line=f"synthetic: {FEATURES} Gaussian features, classes by a random network of activation φ_α, α = {self.alpha:g} "
@@ -49,7 +50,14 @@ class TeacherStudent(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """Return the set for α = `argument`, any text of one of the numbers in ALPHAS; "" is 1."""
+        """Return the data set for a value of α.
+
+        Args:
+            argument: One of the numbers 0, 0.25, 0.5 and 1 as text, or an empty string for 1.
+
+        Raises:
+            UnknownName: If the argument is another value.
+        """
         named = {f"{alpha:g}": alpha for alpha in ALPHAS}
         try:
             text = f"{float(argument or 1):g}"
@@ -69,12 +77,14 @@ class TeacherStudent(DatasetFamily):
 
 
 def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
-    """Return the teacher's class of each input (samples, features).
+    """Return the class that the teacher assigns to each input.
 
-    It is computed in float64, so that no label depends on the order in which a machine adds.
+    The computation uses float64, because a label must not depend on the order in which a machine adds.
 
     Args:
-        draw: generator of the teacher's weights, which are the same for every α.
+        inputs: Inputs (samples, features).
+        alpha: Weight α of tanh in the activation.
+        draw: Random number generator of the teacher's weights. The weights are equal for every α.
     """
     state = inputs.double()
     for _ in range(HIDDEN_LAYERS):
@@ -88,7 +98,7 @@ def activation(z: Tensor, alpha: float) -> Tensor:
 
 
 def _weight(units: int, draw: torch.Generator) -> Tensor:
-    """Return (features, units), scaled so that unit inputs give outputs of deviation GAIN."""
+    """Return random weights (features, units); unit inputs give outputs of standard deviation GAIN."""
     return torch.randn(FEATURES, units, generator=draw).double() * (GAIN / FEATURES**0.5)
 
 

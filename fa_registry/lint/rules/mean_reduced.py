@@ -16,8 +16,8 @@ class MeanReduced(LintRule):
     """Report per-sample norms of the gradient of a mean-reduced loss.
 
     The loss and the norm must be in one function. Gradients of parameters are not reported, because they have no sample axis. Norms
-    along axis 0 and batches of one sample are not reported either. If a gradient is multiplied by anything but a number, the product
-    is not followed further, because the factor may be the number of samples N.
+    along axis 0 and batches of one sample are not reported either. If a gradient is multiplied by anything but a number, the
+    product is not followed further, because the factor may be the number of samples N.
     """
 
     card = RuleCard(
