@@ -1,4 +1,4 @@
-"""resmlp: pre-LN residual MLP, the paper's main architecture."""
+"""resmlp: residual MLP with LayerNorm before each branch, the main architecture of the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """f(h) = w2 GELU(w1 LN(h)); w2 starts at N(0, w2_std²) with zero bias, so that h_L ≈ h_0 at init."""
+    """Branch f(h) = w2 GELU(w1 LN(h)).
+
+    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training.
+    """
 
     def __init__(self, width: int, w2_std: float, generator: torch.Generator):
         super().__init__()
@@ -53,9 +56,9 @@ class ResMLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream (N, d_hidden), with skips unless `residual` is off.
+        """Return a network with states (N, d_hidden), and with skips if the option `residual` is True.
 
-        Weights are drawn from the bottom up: networks of one seed share the embedding at every depth.
+        The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """
         width = int(options["d_hidden"])
         return Network(

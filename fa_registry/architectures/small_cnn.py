@@ -1,6 +1,6 @@
-"""small_cnn: three convolutions and a fully connected layer, no skips, no norm.
+"""small_cnn: three convolutions and a fully connected layer, without skips and without normalisation.
 
-Its states are maps; the last one is a vector of features.
+The states are maps, except the last state, which is a vector of features.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SmallCNN(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the reasons why images (C, H, W) cannot be pooled twice."""
+        """Return a problem if images (C, H, W) are too small for two poolings."""
         _, height, breadth = image_shape
         if min(height, breadth) >= SHRUNK:
             return []
@@ -50,10 +50,10 @@ class SmallCNN(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network without skips: maps up to site 2, features (N, 8·width) at site 3.
+        """Return a network without skips: maps at sites 0 to 2, and features (N, 8·width) at site 3.
 
-        The maps have half the images' size at site 0 and a quarter at 1 and 2. num_blocks removes layers from the top: with fewer
-        than 3 the head reads the maps' average.
+        The maps have half the size of the images at site 0, and a quarter at sites 1 and 2. A smaller num_blocks removes the last
+        layers. With fewer than 3 blocks, the input of the head is the mean of the maps over positions.
         """
         channels, height, breadth = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])

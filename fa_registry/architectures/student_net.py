@@ -1,4 +1,4 @@
-"""student_net: the student of the synthetic teacher–student task; α sets how non-linear it is."""
+"""student_net: the student of the synthetic teacher–student task; α controls its non-linearity."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fa_registry.records import Option, Scalar
 
 
 class StudentBranch(nn.Module):
-    """f(h) = w2 φ_α(w1 h), φ_α(z) = (1 − α) z + α tanh z.
+    """Branch f(h) = w2 φ_α(w1 h) with φ_α(z) = (1 − α) z + α tanh z.
 
-    w2 starts at N(0, .01²) with zero bias, as in resmlp.
+    The initial w2 is N(0, .01²) with zero bias, as in resmlp.
     """
 
     def __init__(self, width: int, alpha: float, generator: torch.Generator):
@@ -53,7 +53,10 @@ class StudentNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream (N, d_hidden), with skips and no norm: linear in its input at α = 0."""
+        """Return a network with states (N, d_hidden), with skips and without normalisation.
+
+        At α = 0 the network is linear in its input.
+        """
         width = int(options["d_hidden"])
         return Network(
             embed=linear(math.prod(image_shape), width, generator, flatten=True),

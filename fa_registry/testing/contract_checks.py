@@ -1,4 +1,4 @@
-"""Properties that every method must have. Each function takes a Setting and returns a CheckOutcome."""
+"""Properties that every method must have, each as a function from a Setting to a CheckOutcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIECES = (1, 5, SAMPLES - 6)
 
 
 class Oracle(Method):
-    """A method whose credits are the true gradients; with it the engine must compute backpropagation."""
+    """Method whose credits are the true gradients, so a training step must equal backpropagation."""
 
     def __init__(self, card: MethodCard, gradients: Sequence[Tensor]):
         self.card = card
@@ -43,7 +43,10 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """Check that there is one credit per site, with its state's shape and dtype, finite, not on the graph."""
+    """Check that each site has one credit with the shape and dtype of its state.
+
+    The values of the credits must be finite, and the credits must not be part of an autograd graph.
+    """
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
@@ -57,9 +60,9 @@ def credit_fits_state(setting: Setting) -> CheckOutcome:
 
 
 def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
-    """Check that a credit of one row per sample, spread over a state's positions, sums to that row.
+    """Check that distributing a credit over the positions of a state does not change its sum.
 
-    The spread is c/P at every position, or c at one position.
+    A credit with one row per sample is distributed as c/P at every position, or as c at one position.
     """
     case = setting.case()
     draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
@@ -69,9 +72,9 @@ def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_pure(setting: Setting) -> CheckOutcome:
-    """Check that the same inputs give bit-equal credits.
+    """Check that two calls with the same inputs return bitwise equal credits.
 
-    Computing credits must change neither the inputs nor the network nor the feedback state.
+    The calls must not change the inputs, the network or the feedback state.
     """
     case = setting.case()
     inputs = case.inputs()
@@ -95,9 +98,10 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_reference(setting: Setting) -> CheckOutcome:
-    """Check that the credit is the same with and without the exact gradients in its inputs.
+    """Check that the credits do not depend on the exact gradients in the inputs.
 
-    A measurement passes g_0..g_L and training does not. A credit that uses them would make Γ compare BP with itself.
+    The inputs contain g_0..g_L in measurements, but not in training. If a credit used the gradients, Γ would compare
+    backpropagation with itself.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("its credit is the reference, by its card")
@@ -107,7 +111,7 @@ def credit_ignores_reference(setting: Setting) -> CheckOutcome:
 
 
 def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
-    """Check that the seed determines the feedback state, and that the global generator is not used."""
+    """Check that the feedback state depends only on the seed, and not on the global generator."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     before = torch.get_rng_state()
@@ -126,9 +130,9 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
 
 
 def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
-    """Check that with c_l := g_l the local rule gives autograd's parameter gradients.
+    """Check that credits c_l = g_l give the parameter gradients of autograd.
 
-    This tests the engine's sign, index and scale.
+    The check tests sign, index and scale in the training step of this package.
     """
     case = setting.case()
     logits, hidden = case.forward(case.images)
@@ -137,10 +141,10 @@ def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
 
 
 def not_secretly_bp(setting: Setting) -> CheckOutcome:
-    """Check that neither credit nor update is backpropagation's (cosine < 0.9), except at exact sites.
+    """Check that credits and updates differ from backpropagation at sites that are not exact.
 
-    A card that declares approaches_bp admits that its credit is near the gradient: then it must only not *be* BP (1 − 1e-6), and
-    identities of the theory test the rest.
+    Each cosine with backpropagation must be below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because the
+    credit is close to the gradient. Other properties test such methods.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("its credit is exact at every site, by its card")
@@ -152,7 +156,11 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Return name → cosine of credit and update with backpropagation's, at sites that are not exact."""
+    """Return the cosines of credits and updates with backpropagation, at sites that are not exact.
+
+    Returns:
+        Mapping from a description, such as "the credit at site 2", to the cosine.
+    """
     inputs = case.inputs()
     own, true, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
@@ -166,7 +174,7 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
 
 
 def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
-    """Check that out_ln and head receive the exact gradient of the mean cross entropy, for any credits."""
+    """Check that out_ln and out_head receive the exact gradient of the mean cross entropy."""
     case = setting.case()
     own, true = (
         {name: value for name, value in gradients.items() if name.startswith("out_")}
@@ -176,9 +184,9 @@ def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
 
 
 def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
-    """Check that c_l = g_l at every site that the card calls exact by construction.
+    """Check that c_l = g_l at every site that the card declares exact by construction.
 
-    It detects a wrong sign, scale or site there.
+    The check detects a wrong sign, a wrong scale and a wrong site.
     """
     case = setting.case()
     sites = [site for site, exact in enumerate(case.exact) if exact]
@@ -191,9 +199,10 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
 
 
 def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
-    """Train, save network and feedback, load both into another case, and check for bit-equal credits.
+    """Check that a network and feedback loaded from files give bitwise equal credits.
 
-    The other case has feedback from another seed, so a matrix that is stored outside the feedback state is detected.
+    Network and feedback are trained, saved, and loaded into a case with feedback from another seed. The check therefore detects a
+    matrix that is stored outside the feedback state.
     """
     case, third_party = setting.case(), setting.third_party()
     case.train(TRAINED_STEPS)
@@ -206,7 +215,7 @@ def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
 
 
 def batch_size_invariance(setting: Setting) -> CheckOutcome:
-    """Check that c_l and g_l of a sample do not depend on the other samples of the batch."""
+    """Check that c_l and g_l of a sample do not depend on the other samples in the batch."""
     case = setting.case()
     whole = case.inputs()
     starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
@@ -218,7 +227,7 @@ def batch_size_invariance(setting: Setting) -> CheckOutcome:
 
 
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
-    """Compare two sets of parameter gradients by name."""
+    """Compare the parameter gradients with the same names."""
     return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
 
 

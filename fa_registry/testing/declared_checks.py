@@ -1,6 +1,6 @@
-"""Properties that a card may declare by name.
+"""Properties that the card of a method may declare by name.
 
-A declared name that is not in DECLARED fails, because no check exists for it.
+If a card declares a name that is not in DECLARED, the property fails.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by abou
 
 
 def feedback_follows_sign(setting: Setting) -> CheckOutcome:
-    """Check that sign(B) = sign(W) in every layer, at init and after training has changed some signs.
+    """Check that sign(B) = sign(W) in every layer, before and after training.
 
-    If the feedback state has no tensors for magnitudes, |B| must be one number per layer.
+    Training must change the sign of at least one weight. If the feedback state contains no tensors, all |B| of a layer must be
+    equal.
     """
     case = setting.case()
     start = {name: weight.sign() for name, weight in _weights(case).items()}
@@ -52,7 +53,10 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that credits and gradients of one step are backpropagation's if W is out^(-1/2) sign(W)."""
+    """Check that one step equals backpropagation if W = out^(-1/2) sign(W).
+
+    Credits and parameter gradients are compared.
+    """
     case = setting.case()
     for weight in _weights(case).values():
         weight.copy_(weight.sign() * backward_std(weight.shape))
@@ -60,9 +64,9 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Check that W − B = (1 − ηλ)^t (W − B at the start) under SGD.
+    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0).
 
-    Weights and feedback have the same rate η and weight decay λ.
+    Weights and feedback are trained with the same learning rate η and weight decay λ.
     """
     case = setting.case()
     start = _gaps(case)
@@ -76,9 +80,10 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 
 
 def mirror_converges(setting: Setting) -> CheckOutcome:
-    """Check that with fixed W, mirroring moves B to W within the noise of its average.
+    """Check that weight mirroring with a constant W moves B to W, except for noise.
 
-    The estimate W ξᵀξ/n has E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, and an average with rate d keeps d²Σ_k (1−d)^{2k} of it.
+    The noise of the estimate is E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n. In an average with rate d, the factor d²Σ_k (1−d)^{2k} of this
+    noise remains.
     """
     case = _mirroring(setting)
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
@@ -99,7 +104,7 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
 
 
 def _mirroring(setting: Setting) -> NetworkCase:
-    """Return the setting's case with feedback drawn with the options of MIRROR."""
+    """Return the case of a setting, with feedback for the options MIRROR."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], CLASSES)
     feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
@@ -107,7 +112,7 @@ def _mirroring(setting: Setting) -> NetworkCase:
 
 
 def gives_bp(case: NetworkCase) -> CheckOutcome:
-    """Return whether the case's credits and the gradients of one step are backpropagation's."""
+    """Compare the credits and the gradients of one step with backpropagation."""
     inputs = case.inputs()
     names = [f"site {site}" for site in range(len(inputs.hidden))]
     credits = within(names, case.credits(inputs), inputs.gradients, AUTOGRAD_TOLERANCE)
@@ -115,9 +120,9 @@ def gives_bp(case: NetworkCase) -> CheckOutcome:
 
 
 def _off_sign(case: NetworkCase) -> str:
-    """Return a description of the first layer whose B violates the rule, or "".
+    """Describe the first layer in which B violates the rule, or return an empty string.
 
-    B violates the rule if a sign differs from that of W, or if |B| varies although the feedback state has no tensors.
+    B violates the rule if its signs differ from W, or if |B| is not constant although the feedback state has no tensors.
     """
     matrices = case.method.backward_weights(case.feedback, case.network)
     for name, weight in _weights(case).items():
@@ -130,12 +135,11 @@ def _off_sign(case: NetworkCase) -> str:
 
 
 def _weights(case: NetworkCase) -> dict[str, Tensor]:
-    """Return W of every layer that B replaces: the network's tensors, detached."""
+    """Return the detached weight W of every layer in which B replaces W."""
     return layer_weights(case.network, case.feedback.layers)
 
 
 def _gaps(case: NetworkCase) -> dict[str, Tensor]:
-    """Return W − B of every layer."""
     matrices = case.method.backward_weights(case.feedback, case.network)
     return {name: weight - matrices[name] for name, weight in _weights(case).items()}
 
@@ -162,7 +166,7 @@ def exact(setting: Setting) -> CheckOutcome:
 
 
 def feedback_fixed(setting: Setting) -> CheckOutcome:
-    """Check that a few training steps do not change the digest of the feedback state."""
+    """Check that training does not change the feedback state."""
     case = setting.case()
     state = case.feedback.state_dict()
     if not state:
@@ -178,9 +182,10 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
 
 
 def approaches_bp(setting: Setting) -> CheckOutcome:
-    """Check that at init the highest non-exact credit has a cosine above 0.5 with the gradient.
+    """Check that the credits of an untrained network are close to the gradients.
 
-    All other cosines must be positive. Below the highest site the deviations of the rule multiply, so no common limit is possible.
+    At the highest site that is not exact, the cosine must be above 0.5. All other cosines must be positive. A common limit is not
+    possible, because the errors of the rule multiply from site to site.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
     figure = f"cosines with the gradient from site 0 up: {', '.join(f'{value:.2f}' for value in cosines)}"
@@ -188,16 +193,19 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that with B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}) the credit of a linear network is exact."""
+    """Check that the credits of a linear network are exact if B_l is the Jacobian of block l.
+
+    B_l = ∂h_l/∂h_{l-1} has the shape (D_l, D_{l-1}).
+    """
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 
 
 def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that on a linear network with B_l := (∂z/∂h_l)ᵀ (D_l, C) the credit is exact.
+    """Check that the credits of a linear network are exact if B_l is the Jacobian of the logits.
 
-    This applies to every site with a matrix. Such a method has B_01, B_02, …, either one per site 0..L or one per block. With one
-    per block, the embedding shares that of block 1 and site 0 is not checked.
+    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains B_01, B_02, …, with one matrix per site 0..L or one matrix
+    per block. With one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
     """
     case, jacobians, outputs = linear_case(setting)
     matrices = [output.T for output in outputs]
@@ -207,7 +215,10 @@ def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that with B := W (dx = dy W) credits and gradients of one step are backpropagation's."""
+    """Check that one step equals backpropagation if B = W, so dx = dy W.
+
+    Credits and parameter gradients are compared.
+    """
     case = setting.case()
     weights = layer_weights(case.network, case.feedback.layers)
     case.feedback.load_state_dict({key(name): weight for name, weight in weights.items()}, strict=False)
@@ -215,7 +226,7 @@ def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
-    """Compare the case's credits with B_01, B_02, … = matrices with the exact gradients."""
+    """Compare the exact gradients with the credits for given matrices B_01, B_02, …."""
     given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
     if (drawn := _drawn_matrices(case)) != sorted(given):
         return failed(
@@ -246,11 +257,11 @@ NUDGED_SAMPLES = 8
 
 
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that −ε_l/β → g_l at every site as β → 0, with relaxed states.
+    """Check that −ε_l/β converges to g_l at every site for β → 0, with relaxed states.
 
-    ε_l are the errors of the nudged states: the s_l of the method, or h_l − β c_l if the method returns no states. If it returns
-    states, c_l → g_l must also hold. The check detects a wrong sign, factor or site of a credit that is a displacement, although
-    a displacement is not the gradient.
+    ε_l is the prediction error of the nudged states. These states are the s_l that the method returns, or h_l − β c_l if the method
+    returns no states. If the method returns states, c_l must converge to g_l too. The check detects a wrong sign, factor or site if
+    the credit is a displacement, which is not a gradient.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -272,7 +283,10 @@ def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def _prediction_error_gap(setting: Setting, nudge: float) -> float:
-    """Return the largest relative error of −ε_l/β from g_l over the sites; includes c_l if states move."""
+    """Return the largest relative difference between −ε_l/β and g_l over all sites.
+
+    If the method returns states, the difference between c_l and g_l is included.
+    """
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
     with eval_mode(case.network):
@@ -286,7 +300,7 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
 
 
 def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L of these states: the difference of each from the prediction of the state below."""
+    """Return ε_0..ε_L, the differences between the states and their predictions from the states below."""
     network, errors = case.network, [states[0] - inputs.hidden[0]]
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
@@ -295,7 +309,7 @@ def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> li
 
 
 def _gentle(setting: Setting) -> Setting | None:
-    """Return the same setting with small second weights and at most two blocks; None without skips."""
+    """Return the setting with small second weights and at most two blocks, or None without skips."""
     if not setting.options.get("residual", True):
         return None
     known = setting.architecture.card.options
@@ -304,7 +318,7 @@ def _gentle(setting: Setting) -> Setting | None:
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
-    """Return the case with a feedback state drawn with the setting's options and `changes`."""
+    """Return the case with a feedback state for changed options of the method."""
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
     return dataclasses.replace(case, feedback=feedback.double())
@@ -314,9 +328,9 @@ SHAKE = 0.5
 
 
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
-    """Check that other logits with the same labels leave the updates of embedding and blocks bit-equal.
+    """Check that the updates of embedding and blocks depend on the labels, and not on the logits.
 
-    The head's update must change.
+    With another head, these updates must be bitwise equal, and the update of the head must change.
     """
     case = setting.case()
     before = case.step()
@@ -333,10 +347,10 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
-    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L on a linear network.
+    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L of a linear network.
 
-    The feedback is B_l := (∂z/∂h_l)ᵀ (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check detects a wrong
-    sign, site or transposition, which training never shows because B and −B are equally likely.
+    The feedback is B_l = (∂z/∂h_l)ᵀ with the shape (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check
+    detects a wrong sign, site or transposition. Training cannot detect these errors, because B and −B are equally probable.
     """
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
@@ -348,10 +362,10 @@ def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
 
 
 def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
-    """Check that on a linear network with embedding E, F := −E⁺ (∂z/∂h_0)ᵀ gives c_0 = g_0.
+    """Check that c_0 = g_0 in a linear network with embedding E if F = −E⁺ (∂z/∂h_0)ᵀ.
 
-    At the sites above, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign (F and −F are equally likely, so training
-    does not show it), a wrong site and a wrong pass.
+    At the other sites, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign, a wrong site and a wrong forward pass.
+    Training cannot detect a wrong sign, because F and −F are equally probable.
     """
     case, jacobians, outputs = linear_case(setting)
     embedding = case.network.embed[1].weight.detach()  # (hidden, inputs)
@@ -366,9 +380,9 @@ def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
-    """Check that c_l, for a given error, does not depend on weights above site l.
+    """Check that c_l does not depend on weights above site l if the error is constant.
 
-    Other weights in the head and blocks l+1..L must leave it bit-equal.
+    With other weights in the head and in blocks l+1..L, c_l must be bitwise equal.
     """
     case = setting.case()
     inputs = case.inputs()
@@ -385,7 +399,7 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
 
 
 def shake(module: nn.Module, seed: int) -> None:
-    """Add noise to every weight, drawn from the seed."""
+    """Add random noise from the seed to every weight of a module."""
     stream = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -397,9 +411,9 @@ FALL = 0.9  # of the loss before
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """Check that the feedback's loss falls by at least a tenth under the default recipe.
+    """Check that training reduces the loss of the feedback by at least a tenth.
 
-    One batch is used and the network does not change.
+    One batch and the default recipe are used, and the network is not trained.
     """
     case = setting.case()
     inputs = case.inputs(measuring=False)
@@ -423,7 +437,7 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
 
 
 def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
-    """Return the feedback's loss on these inputs, with the same draws every time."""
+    """Return the loss of the feedback, with the same random numbers in every call."""
     seen = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
     with frozen_weights(case.network):
         return case.method.feedback_loss(case.feedback, seen)
