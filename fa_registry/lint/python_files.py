@@ -33,9 +33,9 @@ UNREADABLE = RuleCard(
     code="FA900",
     pitfall=0,
     name="unreadable",
-    title="a file or cell that cannot be parsed",
-    why="nothing in it was checked",
-    fix="make it parse by this Python, or leave the file out of the paths",
+    title="a file or notebook cell cannot be parsed",
+    why="the rules did not check this file or cell",
+    fix="correct the syntax for this version of Python, or exclude the file from the paths",
     cannot_see="",
 )
 
@@ -155,13 +155,13 @@ class ParseBudget:
         self.left -= characters
         if self.left < 0:
             raise ValueError(
-                f"more than {PATIENCE:,} characters would have to be parsed to separate magics from Python"
+                f"the notebook contains too many magics: the linter parses at most {PATIENCE:,} characters per notebook"
             )
 
 
 def _check_length(content: str | bytes) -> None:
     if len(content) > LARGEST:
-        raise ValueError(f"has {len(content):,} bytes of Python, but at most {LARGEST:,} are checked")
+        raise ValueError(f"contains {len(content):,} bytes of Python, but the linter checks at most {LARGEST:,} bytes")
 
 
 def _under(folder: Path) -> Iterator[Path]:
@@ -175,7 +175,7 @@ def _skipped(folder: Path) -> bool:
 
 
 def _cannot_list(error: OSError) -> None:
-    raise UsageError(f"{error.filename}: the folder cannot be listed ({error.strerror})")
+    raise UsageError(f"{error.filename}: the files in this folder cannot be listed ({error.strerror})")
 
 
 def _decoded(content: bytes) -> str:
@@ -189,9 +189,9 @@ def _line(error: BaseException) -> int:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        return f"does not parse as Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
+        return f"is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
     if isinstance(error, (RecursionError, MemoryError)):
-        return "nested too deeply to parse"
+        return "cannot be parsed, because its code is nested too deeply"
     if isinstance(error, UnreadableFile):
         return error.reason if error.__cause__ else f"cannot be read: {error.reason}"
     return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
@@ -235,7 +235,7 @@ def cell_text(source: Any) -> str:
     """
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise ValueError(f"expected a cell's source as text or as a list of lines, found {describe_value(source)}")
+        raise ValueError(f"expected the source of a cell as text or as a list of lines, found {describe_value(source)}")
     return "".join(lines)
 
 
@@ -287,7 +287,7 @@ def _disarmed(lines: list[str], index: int) -> bool:
 
 def _cells(notebook: Any) -> list[Any]:
     if not isinstance(notebook, Mapping):
-        raise ValueError("not a notebook: not a JSON object")
+        raise ValueError("not a notebook: expected a JSON object")
     if "worksheets" in notebook:  # until nbformat 3
         sheets = notebook["worksheets"]
         known = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
@@ -295,7 +295,7 @@ def _cells(notebook: Any) -> list[Any]:
     else:
         lists = [notebook.get("cells")]
     if not all(isinstance(cells, list) for cells in lists):
-        raise ValueError("not a notebook: no list of cells")
+        raise ValueError("not a notebook: expected a list of cells")
     return [cell for cells in lists for cell in cells]
 
 

@@ -24,9 +24,9 @@ BAD_SILENCE = RuleCard(
     code="FA901",
     pitfall=0,
     name="silence-without-reason",
-    title="an `fa: ok` comment that silences nothing",
-    why="a pitfall silenced without a reason cannot be distinguished from one that was overlooked",
-    fix="name the rule and say why it does not apply here",
+    title="an `fa: ok` comment without effect",
+    why="without a reason, a reader cannot know whether the author considered the pitfall or overlooked it",
+    fix="name the rule, and give the reason why the rule does not apply to this line",
     cannot_see="",
 )
 
@@ -89,7 +89,7 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         section = section.get(name, {}) if isinstance(section, dict) else {}
     section = section if isinstance(section, dict) else {"": section}
     wrong = [
-        f"{path}: [tool.fa-registry.lint] {name}: expected a list of texts among {', '.join(FIELDS)}, found {value!r}"
+        f"{path}: [tool.fa-registry.lint] {name}: expected a key of {', '.join(FIELDS)} and a list of texts, found {value!r}"
         for name, value in section.items()
         if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
     ]
@@ -122,7 +122,11 @@ def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list
         hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
-        return [unreadable(source.path, f"nested too deeply for {rule.card.code} to check")]
+        return [
+            unreadable(
+                source.path, f"rule {rule.card.code} cannot check the file, because its code is nested too deeply"
+            )
+        ]
 
 
 def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
@@ -218,9 +222,9 @@ def silences(text: str, known: Container[str]) -> Iterator[Silence]:
 def _silence_problem(codes: tuple[str, ...], reason: str, known: Container[str]) -> str:
     unknown = [code for code in codes if code not in known]
     if not codes:
-        return "names no rule; write `# fa: ok FA002 reason`"
+        return "names no rule; write a code and a reason, such as `# fa: ok FA002 reason`"
     if unknown:
-        return f"names {', '.join(unknown)}, but no rule has that name"
+        return f"names {', '.join(unknown)}, but no rule has this code"
     if not reason:
         return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
     return ""

@@ -27,7 +27,7 @@ def handwritten(syntax: Syntax) -> Iterator[Hit]:
     for node in quotients(syntax):
         floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
         if floor is not None:
-            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have a floor of {floor:g}")
+            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have the lower bound {floor:g}")
 
 
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:

@@ -285,7 +285,7 @@ def _hit(syntax: Syntax, function: CustomFunction, one: Multiplication, product:
     where = f"{function.owner.name}.{function.backward.name}"
     return Hit(
         product.node,
-        f"`{syntax.snippet(product.node)}` of {where} is not the gradient: for `{one.source}` expected {expected}, "
+        f"`{syntax.snippet(product.node)}` in {where} is not the gradient: for `{one.source}` expected {expected}, "
         f"found {_described(product)}",
     )
 

@@ -31,24 +31,28 @@ def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
 def _look_ups(syntax: Syntax) -> Iterator[Hit]:
     for call in syntax.every(ast.Call):
         if _falls_back(call):
-            yield Hit(call, f"`{syntax.snippet(call)}` reports a missing Γ as perfect alignment")
+            yield Hit(call, f"`{syntax.snippet(call)}` reports perfect alignment if Γ is missing")
 
 
 def _conditions(syntax: Syntax) -> Iterator[Hit]:
     for node in syntax.every(ast.IfExp):
         falls_to_one = _is_one(node.body) or _is_one(node.orelse)
         if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
-            yield Hit(node, f"`{syntax.snippet(node)}` reports missing feedback as perfect alignment")
+            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if the feedback is missing")
     for node in syntax.every(ast.If):
         for statement in node.body:
             if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports missing feedback as perfect alignment")
+                yield Hit(
+                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the feedback is missing"
+                )
             elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a missing value as perfect alignment")
+                yield Hit(statement, f"`{syntax.snippet(statement)}` reports perfect alignment if a value is missing")
     for node in syntax.every(ast.ExceptHandler):
         for statement in node.body:
             if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a failure as perfect alignment")
+                yield Hit(
+                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the computation fails"
+                )
 
 
 def _falls_back(call: ast.Call) -> bool:

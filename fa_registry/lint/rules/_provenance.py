@@ -194,7 +194,9 @@ class NameReading:
     def _statement(self, node: ast.stmt, env: Environment) -> list[Environment]:
         self.statements += 1
         if self.statements > MOST_STATEMENTS:
-            raise RecursionError(f"more than {MOST_STATEMENTS:,} statements on all ways through one function")
+            raise RecursionError(
+                f"one function has more than {MOST_STATEMENTS:,} statements, counted once per execution path"
+            )
         if isinstance(node, ast.Return):
             self.returns += [NOTHING] if node.value is None else self._alternatives(node.value, env)
             self.ends.append(env)

@@ -27,11 +27,13 @@ class BatchAccuracy(LintRule):
         code="FA009",
         pitfall=9,
         name="batch-accuracy",
-        title="accuracy on the evaluation batch",
-        why="norms and cosines are measured on one fixed batch; an accuracy of the same few hundred samples varies by percents "
-        "from the test set's, and often was seen in training",
-        fix="count over the whole test set; keep the fixed batch for norms and Γ, and state for each metric what it is measured on",
-        cannot_see="a batch that is passed to a function under a general name, a slice of the test set, a loader with one batch",
+        title="accuracy is computed on a single batch",
+        why="one batch has only a few hundred samples, so its accuracy may differ by several percent from the accuracy on the "
+        "test set; the batch may also contain training samples",
+        fix="compute the accuracy on the complete test set; use the fixed batch only for norms and Γ, and state for each metric "
+        "which samples were used",
+        cannot_see="a batch that is passed to a function with a general parameter name, a slice of the test set, a loader with a "
+        "single batch",
     )
     clues = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
@@ -43,7 +45,10 @@ class BatchAccuracy(LintRule):
             if not isinstance(label, ast.Name):
                 continue
             if _is_one_batch(syntax, label):
-                yield Hit(node, f"`{syntax.snippet(node)}` counts on one batch, `{label.id}`, not on the test set")
+                yield Hit(
+                    node,
+                    f"`{syntax.snippet(node)}` is an accuracy on the single batch `{label.id}`, and not on the test set",
+                )
 
 
 def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:

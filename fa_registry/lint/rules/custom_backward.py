@@ -37,13 +37,13 @@ class CustomBackward(LintRule):
         code="FA013",
         pitfall=7,
         name="custom-backward",
-        title="a custom backward that is not the gradient",
-        why="autograd does not check a custom backward: `.grad` of everything below such a layer is the feedback's signal, "
-        "so its cosine with the feedback is 1.0, and norms, gain and fidelity are the feedback's too",
-        fix='take the true gradient from the forward computation, `fa_registry.adapt(model, …, gradient="forward")`, '
-        "and measure the feedback against that",
-        cannot_see="a product in a function that forward or backward calls; a mixture of the weight and the feedback; a feedback "
-        "that is no matrix product; tensors kept in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
+        title="a custom backward pass does not return the gradient",
+        why="autograd does not check a custom backward pass: `.grad` of all tensors below such a layer contains the feedback "
+        "signal, so its cosine with the feedback is 1.0, and norms, gain and fidelity describe the feedback too",
+        fix='compute the true gradient from the forward pass with `fa_registry.adapt(model, …, gradient="forward")`, '
+        "and compare the feedback with this gradient",
+        cannot_see="a product inside a function that forward or backward calls; a mixture of the weight and the feedback; feedback "
+        "without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
         "hooks and detached terms that replace gradients",
     )
     clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
@@ -72,8 +72,8 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
             if own and not _is_reference(other, values[other]):
                 yield Hit(
                     node,
-                    f"`{syntax.snippet(node)}` expects the gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
-                    "with a custom backward",
+                    f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
+                    "with a custom backward pass",
                 )
 
 

@@ -27,10 +27,11 @@ class HalfGradients(LintRule):
         code="FA003",
         pitfall=3,
         name="half-gradients",
-        title="gradients in float16",
-        why="float16 has no number below 6e-8: smaller gradients become exactly 0, and the reference of every cosine with them",
-        fix="use torch.bfloat16 or float32; in training, scale the loss by a GradScaler for every backward",
-        cannot_see="precision set elsewhere (a Trainer's option, a configuration file, a dtype in a variable)",
+        title="gradients are computed in float16",
+        why="the smallest positive float16 number is 6e-8: smaller gradients become exactly 0, so cosines with these gradients "
+        "have no meaning",
+        fix="use torch.bfloat16 or float32; in training, scale the loss with a GradScaler before every backward pass",
+        cannot_see="a precision that a Trainer option, a configuration file or a variable selects",
     )
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
@@ -42,7 +43,8 @@ class HalfGradients(LintRule):
         if taken is not None:
             for call, what in casts:
                 yield Hit(
-                    call, f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` takes gradients unscaled"
+                    call,
+                    f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` computes gradients without scaling",
                 )
 
 
@@ -69,7 +71,7 @@ def _autocast(syntax: Syntax, call: ast.Call, name: str) -> str:
     if dtype is not None:
         return "computes in float16" if syntax.resolve(dtype) in HALF else ""
     on_cuda = cuda_only or (isinstance(device, ast.Constant) and str(device.value).startswith("cuda"))
-    return "computes in float16, CUDA's default" if on_cuda else ""
+    return "computes in float16, the default on CUDA" if on_cuda else ""
 
 
 def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:

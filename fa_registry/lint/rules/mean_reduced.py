@@ -24,11 +24,11 @@ class MeanReduced(LintRule):
         code="FA008",
         pitfall=8,
         name="mean-reduced",
-        title="per-sample norms of a mean-reduced gradient",
-        why="the mean over N samples divides every sample's gradient by N: the metric depends on the batch size, and floors "
-        "and comparisons are not valid at another one",
-        fix='differentiate the sum (reduction="sum"), or multiply by the number of samples',
-        cannot_see="a loss or a norm in another function, a hook, gradients multiplied back later, norms written out by hand",
+        title="norms per sample of a mean-reduced gradient",
+        why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
+        "comparisons are not valid for another batch size",
+        fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
+        cannot_see="a loss or a norm in another function, a hook, gradients that are multiplied by N later, handwritten norms",
     )
     clues = (
         ("norm",),
@@ -51,7 +51,9 @@ def _in(flow: Flow, body: list[ast.stmt]) -> Iterator[Hit]:
     for node in flow.run(body):
         tensor = _per_sample_norm(flow.syntax, node) if isinstance(node, ast.Call) else None
         if tensor is not None and flow.kind(tensor) == GRADIENT:
-            yield Hit(node, f"`{flow.syntax.snippet(node)}` is per sample, but the loss is the mean over the batch")
+            yield Hit(
+                node, f"`{flow.syntax.snippet(node)}` is a norm per sample, but the loss is a mean over the batch"
+            )
 
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:

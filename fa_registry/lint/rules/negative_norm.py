@@ -32,12 +32,12 @@ class NegativeNorm(LintRule):
         code="FA001",
         pitfall=1,
         name="negative-norm",
-        title="norm(-1) is the L₋₁ norm of the whole tensor",
-        why="the first argument of norm is the order p, not the dimension: the result is a single number, "
-        "(Σ|x|⁻¹)⁻¹ over all elements, near zero and silent about it",
+        title="norm(-1) computes the L₋₁ norm of all elements",
+        why="the first argument of norm is the order p, and not the dimension: the result is the single number "
+        "(Σ|x|⁻¹)⁻¹ over all elements, which is close to zero, and torch raises no error",
         fix="norm(dim=-1)",
-        cannot_see="a −1 that arrives in a variable or by *args; a receiver that is no tensor but has a method norm; "
-        "a file that imports other libraries and not torch",
+        cannot_see="a −1 in a variable or in *args; an object with a method norm that is not a tensor; "
+        "a file that imports other libraries and does not import torch",
     )
     clues = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 
@@ -52,7 +52,7 @@ class NegativeNorm(LintRule):
             if type(order) is not int or order >= 0 or order in (allowed or ()) or open_ended(call):
                 continue
             if argument(call, first + 1, "dim", "axis") is None:
-                yield Hit(call, f"`{syntax.snippet(call)}` takes {order} as the order p, over the whole tensor")
+                yield Hit(call, f"`{syntax.snippet(call)}` uses {order} as the order p of a norm over all elements")
 
 
 def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:

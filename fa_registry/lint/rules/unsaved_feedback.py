@@ -22,11 +22,13 @@ class UnsavedFeedback(LintRule):
         code="FA007",
         pitfall=7,
         name="unsaved-feedback",
-        title="feedback that is not in the state dict",
-        why="Γ is a cosine with the B of the training; once that B is lost, a later Γ has no meaning, and a default of 1.0 "
-        "reports perfect alignment for a run that cannot be measured",
-        fix='self.register_buffer("B", torch.randn(…)) so that it is saved, moved and hashed; Γ without it is N/A with a reason',
-        cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or re-initialised from a stored seed",
+        title="feedback is not saved in the state dict",
+        why="Γ is a cosine with the feedback matrix B of the training: without this B, Γ cannot be measured after training, and a "
+        "default of 1.0 would report perfect alignment",
+        fix='write self.register_buffer("B", torch.randn(…)), because a buffer is saved and moved with the model; without B, '
+        "report Γ as N/A with a reason",
+        cannot_see="feedback outside of an nn.Module, with an unusual name, saved by other code, or re-initialised from a stored "
+        "seed",
     )
     clues = (
         ("torch", "eedback", "dfa", "DFA"),
@@ -52,7 +54,8 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
         random = draws(syntax, value) or local or name in filled
         if name and is_feedback(name) and name not in saved and random and not wrapped(value):
             yield Hit(
-                target, f"`{syntax.snippet(target)}` of {owner.name} is random and a plain attribute, in no state dict"
+                target,
+                f"`{syntax.snippet(target)}` of {owner.name} is a random plain attribute, and is not in the state dict",
             )
     for call in ast.walk(owner):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -64,11 +67,14 @@ def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str])
     target, method = call.func.value, call.func.attr
     if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
         if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
-            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} puts a random matrix into a plain list")
+            yield Hit(
+                call,
+                f"`{syntax.snippet(call)}` of {owner.name} appends a random matrix to a plain list, which is not in the state dict",
+            )
     elif method == "register_buffer" and transient(call):
         name = argument(call, 0, "name")
         if isinstance(name, ast.Constant) and is_feedback(str(name.value)):
-            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} keeps the feedback out of the state dict")
+            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
 
 
 def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
