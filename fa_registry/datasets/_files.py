@@ -52,7 +52,8 @@ def existing_root(root: Path | None, package: Package | None = None) -> Path:
     if not folder.is_dir() and not (is_default and package and package.folder.is_dir()):
         raise UsageError(
             f"data root {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}; "
-            f"make it, or name another with --data-root or {VARIABLE}" + (f"; {package.advice}" if package else "")
+            f"create this folder, or select another folder with --data-root or {VARIABLE}"
+            + (f"; {package.advice}" if package else "")
         )
     return folder
 
@@ -116,7 +117,9 @@ def verified(root: Path, card: DatasetCard, package: Package | None = None) -> d
 def mend(card: DatasetCard, root: Path, package: Package | None) -> str:
     """Return a sentence with the commands that download or install the files of a data set."""
     fetch = shlex.join(["fa-registry", "data", "fetch", card.name, "--data-root", str(root)])
-    return f"`{fetch}` downloads them, or prints where to put which file" + (f"; {package.advice}" if package else "")
+    return f"`{fetch}` downloads these files, or prints the path of each file" + (
+        f"; {package.advice}" if package else ""
+    )
 
 
 def inspected(
@@ -156,7 +159,7 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
         The problem with the expected and the found MD5, or an empty string if the file is intact.
     """
     if not path.is_file():
-        return f"expected MD5 {md5}, found no such file"
+        return f"expected a file with MD5 {md5}, found no file"
     try:
         with path.open("rb") as file:
             found = _md5(file)
@@ -164,7 +167,7 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
         return f"cannot be read: {error.strerror}"
     if found == md5 or (path.suffix == ".gz" and unpacked_md5 and _content_md5(path) == unpacked_md5):
         return ""
-    return f"expected MD5 {md5}, found {found}: {path.stat().st_size:,} bytes, truncated or altered"
+    return f"expected MD5 {md5}, found {found}; the file has {path.stat().st_size:,} bytes and is truncated or changed"
 
 
 def _md5(file: BinaryIO) -> str:
@@ -185,7 +188,7 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) 
 
     The message has a summary line, one line per file, and a line with the advice.
     """
-    count = f"{len(problems)} of {len(card.files)} files missing or not as published"
+    count = f"{len(problems)} of {len(card.files)} files are missing or differ from the published files"
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
@@ -208,7 +211,7 @@ def torchvision_datasets() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        raise UsageError("torchvision is not installed: pip install torchvision") from error
+        raise UsageError("torchvision is not installed; install it with `pip install torchvision`") from error
     except RuntimeError as error:
         if str(error) not in {f"operator torchvision::{name} does not exist" for name in OPERATORS}:
             raise

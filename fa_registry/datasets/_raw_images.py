@@ -106,8 +106,8 @@ def _alone(path: Path) -> Iterator[None]:
     except Timeout as error:
         holder = place.read_text(errors="replace")[:200] or "another process"
         raise UsageError(
-            f"{place} has been held by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
-            "Wait for that process or end it, then repeat the command"
+            f"{place} has been locked by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
+            "Wait until this process ends, or stop it, and repeat the command"
         ) from error
     try:
         place.write_text(f"process {os.getpid()} on {platform.node()}")
@@ -125,7 +125,12 @@ def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        LOG.warning("%s: the decoded %s cannot be kept: %s; it is decoded every time", path, card.name, error.strerror)
+        LOG.warning(
+            "%s: the decoded images of %s cannot be stored: %s; every run will decode the images again",
+            path,
+            card.name,
+            error.strerror,
+        )
     return raw
 
 
@@ -141,7 +146,7 @@ def read_cache(path: Path, card: DatasetCard) -> RawImages:
             metadata = file.metadata() or {}
             raw = RawImages(**{name: file.get_tensor(name) for name in names})
     except SafetensorError as error:
-        raise IntegrityError(_stale(path, "the cache that was written", f"a truncated file: {error}")) from error
+        raise IntegrityError(_stale(path, "a complete cache file", f"a truncated file: {error}")) from error
     for field, expected in (("format", FORMAT), ("sources", _sources(card)), ("tensors", raw.digest)):
         if metadata.get(field) != expected:
             raise IntegrityError(_stale(path, f"{field} {expected}", str(metadata.get(field))))
@@ -154,7 +159,7 @@ def _sources(card: DatasetCard) -> str:
 
 
 def _stale(path: Path, expected: str, written: str) -> str:
-    return f"{path}: expected {expected}, found {written}; delete it, and it is written afresh from the source files"
+    return f"{path}: expected {expected}, found {written}; delete this cache file, and the next run creates a new one"
 
 
 def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
@@ -164,7 +169,7 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
         images, labels = raw.parts[f"{split}_images"], raw.parts[f"{split}_labels"]
         if len(images) != len(labels):
             problems.append(
-                f"{split}: expected one label an image, found {len(images)} images and {len(labels)} labels"
+                f"{split}: expected one label per image, found {len(images)} images and {len(labels)} labels"
             )
         if tuple(images.shape[1:]) != card.image_shape:
             problems.append(f"{split}_images: expected shape {card.image_shape}, found {tuple(images.shape[1:])}")
@@ -174,7 +179,7 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
     if len(raw.train_images) != card.train_samples:
         problems.append(f"train: expected {card.train_samples:,} images, found {len(raw.train_images):,}")
     if problems:
-        mend = "these are not the published files"
+        mend = "these files differ from the published files"
         raise IntegrityError(
             "\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {problem}" for problem in problems)])
         )

@@ -25,7 +25,7 @@ BIBTEX = """@misc{alpaydin1998optical,
   howpublished={UCI Machine Learning Repository}, doi={10.24432/C50P49}
 }"""
 LICENCE = "CC BY 4.0 (UCI Machine Learning Repository)"
-SPLITS = "80/20 by a fixed permutation: 1,437 train, 360 test"
+SPLITS = "80/20 with a fixed permutation: 1,437 train, 360 test"
 SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 
@@ -46,7 +46,7 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
     digest = tensors_digest(images, labels)
     if digest != expected:
         raise IntegrityError(
-            f"digits: expected source digest {expected}, found {digest}; is scikit-learn's copy intact?"
+            f"digits: expected source digest {expected}, found {digest}; check the installation of scikit-learn"
         )
     return images, labels
 
@@ -69,12 +69,12 @@ class Digits(Dataset):
     same_for_every_seed = True
     card = DatasetCard(
         name="digits",
-        line="UCI handwritten digits, 1,797 real 8×8 scans, at a random offset (±2 px) on a 12×12 canvas",
+        line="UCI handwritten digits, 1,797 scans of 8×8 pixels at a random offset (±2 pixels) on a 12×12 canvas",
         source=SOURCE,
         licence=LICENCE,
         splits=SPLITS,
         normalisation="pixels / 16, then the mean and standard deviation over all pixels of the training canvases",
-        augmentation="train: a fresh offset for every sample in every epoch; test: one fixed draw",
+        augmentation="train: a new random offset for every sample in every epoch; test: random offsets from a fixed seed",
         image_shape=(1, CANVAS, CANVAS),
         classes=10,
         train_samples=1437,

@@ -19,7 +19,7 @@ class DigitsCentred(Dataset):
     same_for_every_seed = True
     card = DatasetCard(
         name="digits_centred",
-        line="UCI handwritten digits as they are, 1,797 real 8×8 scans, centred and never moved; for calibration",
+        line="UCI handwritten digits, 1,797 centred scans of 8×8 pixels without shifts; for calibration",
         source=SOURCE,
         licence=LICENCE,
         splits=SPLITS,

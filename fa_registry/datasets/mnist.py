@@ -76,12 +76,12 @@ def _unpack(packed: Path, to: Path) -> None:
 FOLDER = "MNIST/raw"
 CARD = DatasetCard(
     name="mnist",
-    line="MNIST, 70,000 grey handwritten digits of 28×28 pixels; needs files",
+    line="MNIST, 70,000 grey handwritten digits with 28×28 pixels; needs files",
     source="LeCun, Cortes & Burges, The MNIST Database of Handwritten Digits, 1998; the idx files, read by torchvision",
-    licence="none stated by its makers; commonly given as CC BY-SA 3.0",
+    licence="the authors state no licence; CC BY-SA 3.0 is often named",
     splits="as published: 60,000 train, 10,000 test",
-    normalisation="pixels / 255, 0 to 1, as the classic papers of the field have it",
-    augmentation="none: the classic papers have none, and a mirrored digit is none",
+    normalisation="pixels / 255, from 0 to 1, as in the classic papers on feedback alignment",
+    augmentation="none, as in the classic papers; a flipped digit would not be a digit",
     image_shape=(1, 28, 28),
     classes=10,
     train_samples=60_000,

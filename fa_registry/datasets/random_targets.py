@@ -41,9 +41,9 @@ class RandomTargets(DatasetFamily):
         return dataclasses.replace(
             card,
             name=self.name,
-            line=f"{card.name} with its labels permuted, once a seed (`{NAME}:NAME` of any data set)",
-            source=f"{card.source}; labels permuted here",
-            splits=f"{card.splits}; the labels of each split permuted within it by the run's seed",
+            line=f"{card.name} with permuted labels, one permutation per seed (`{NAME}:NAME` for any data set NAME)",
+            source=f"{card.source}; labels permuted by this package",
+            splits=f"{card.splits}; the labels are permuted within each split, with the seed of the run",
         )
 
     def of(self, argument: str) -> Dataset:
