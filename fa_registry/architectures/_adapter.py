@@ -120,8 +120,8 @@ class AdaptedNetwork(nn.Module):
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: one site, and skip={self.skip!r} cannot be checked: expected `readout` to name the "
-                f"module that receives h_1, found {self.readout or 'none'!r}"
+                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected the name of the "
+                f"module that receives h_1 in `readout`, found {self.readout or 'none'!r}"
             )
         misfit = self._misfit(flow, self.skip)
         if misfit is None:
@@ -129,13 +129,13 @@ class AdaptedNetwork(nn.Module):
         other = SKIPS[1 - SKIPS.index(self.skip)]
         fits = self._misfit(flow, other) is None
         raise UsageError(
-            f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} is not the h_{misfit[1]} that it implies; "
+            f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} differs from the h_{misfit[1]} of this skip; "
             + (
                 f"declare skip={other!r}"
                 if fits
-                else "the sites are not one stream by either skip: with skip='none' the "
+                else "neither skip='outside' nor skip='inside' fits; with skip='none' the "
             )
-            + ("" if fits else "outputs of the sites are the states, regardless of where the modules are")
+            + ("" if fits else "outputs of the sites are the states, for modules at any position")
         )
 
 
@@ -213,11 +213,13 @@ class _Flow:
                 path, _ = path_and_call(name)
                 calls = self.calls.get(path, 0)
                 numbers = ", ".join(f"{path}#{call}" for call in range(1, calls + 1))
-                advice = f"name the call that is the site: {numbers}" if calls else "leave it out of the sites"
-                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}; {advice}")
+                advice = (
+                    f"name one of these calls as the site: {numbers}" if calls else "remove this name from the sites"
+                )
+                raise UsageError(f"adapt: {name}: expected one call in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
             found = ", ".join(self.order)
-            raise UsageError(f"adapt: sites: expected them in the order in which they run, {found}")
+            raise UsageError(f"adapt: sites: expected the sites in the order of the forward pass, {found}")
 
     def check_in_place(self) -> None:
         """Check that the model did not change the stream in place at a tensor that could not be cloned.
@@ -225,18 +227,18 @@ class _Flow:
         Raises:
             UsageError: If the model changed such a tensor.
         """
-        advice = "write h = h + block(h) instead of h += block(h), and no in-place operation on the stream"
+        advice = "write h = h + block(h) instead of h += block(h), and avoid in-place operations on the stream"
         if not self.bypassed:
             return
         if self.entry._version != self.entry_version:
             raise UsageError(
-                f"adapt: the input of {self.sites[0]} was changed in place after the block read it; {advice}"
+                f"adapt: the input of {self.sites[0]} was changed in place after the block received this tensor; {advice}"
             )
         for name, (handed, version) in self.handed.items():
             if handed._version != version:
-                chain = " or, if nothing but the block reads it, declare skip='inside'" if self.skip == "none" else ""
+                chain = ", or declare skip='inside' if only the block uses this tensor" if self.skip == "none" else ""
                 raise UsageError(
-                    f"adapt: {name} changes its input in place, and so the skip around it; {advice}{chain}"
+                    f"adapt: {name} changes its input in place, and thereby the tensor of the skip; {advice}{chain}"
                 )
 
     def _before(
@@ -255,8 +257,8 @@ class _Flow:
         if key is None:
             found = ", ".join(str(held.dtype) if isinstance(held, Tensor) else _kind(held) for held in given.values())
             raise UsageError(
-                f"adapt: {site}: expected a floating tensor among its inputs, found {found or 'none'}: choose a module after the "
-                "embedding"
+                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found or 'none'}: select a module "
+                "after the embedding"
             )
         into = given[key]
         if site == self.sites[0]:
@@ -276,8 +278,8 @@ class _Flow:
                 step == 0 and size > 1 for step, size in zip(into.stride(), into.shape, strict=True)
             ):
                 raise UsageError(
-                    f"adapt: {site}: expected h_0, its input, in separate memory, found an expanded tensor; write .clone() "
-                    "behind the model's .expand()"
+                    f"adapt: {site}: expected its input h_0 as a tensor without shared memory, found an expanded tensor; write "
+                    ".clone() after .expand() in the model"
                 )
             is_cut = self.entry.is_leaf and self.entry.requires_grad  # torch allows no in-place change of such a state
             with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
@@ -292,11 +294,11 @@ class _Flow:
             return output
         out = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(out, Tensor):
-            hint = "" if self.state else f"; name the part of it that is the state: {_suggested(output)}"
+            hint = "" if self.state else f"; select the tensor that is the state, such as with {_suggested(output)}"
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
         if not out.is_floating_point():
             raise UsageError(
-                f"adapt: {site}: expected a floating state as output, found {out.dtype}: name another site"
+                f"adapt: {site}: expected a floating-point tensor as output, found {out.dtype}: select another site"
             )
         self.runs[site] += 1
         self.order.append(site)
@@ -431,7 +433,7 @@ def adapt(
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in known]
-        or ([] if names else ["none and no .blocks"]),
+        or ([] if names else ["no site, and the model has no attribute blocks"]),
         "readout": [readout] if readout and readout not in known else [],
     }
     problems += [
@@ -440,7 +442,7 @@ def adapt(
         if wrong
     ]
     if len(set(names)) < len(names):
-        problems.append(f"sites: expected every site once, found {', '.join(names)}")
+        problems.append(f"sites: expected each site only once, found {', '.join(names)}")
     problems += [
         f"{name}: expected a function" for name, read in reads.items() if read is not None and not callable(read)
     ]

@@ -33,11 +33,11 @@ class HiddenLayer(nn.Module):
 class MLP(Architecture):
     card = ArchitectureCard(
         name="mlp",
-        line="flatten → hidden layers (Linear → activation), one a block, no skips → Linear",
+        line="flatten → hidden layers (Linear → activation), one per block, without skips → Linear",
         options={
             "d_hidden": Option(256, "width of every hidden layer", least=1),
             "num_blocks": Option(2, "number of hidden layers L; 0 is the shallow control", least=0),
-            "activation": Option("relu", "after every hidden layer", choices=tuple(ACTIVATIONS)),
+            "activation": Option("relu", "activation after every hidden layer", choices=tuple(ACTIVATIONS)),
         },
         source="Lillicrap et al. 2016; Nøkland 2016; Akrout et al. 2019",
     )

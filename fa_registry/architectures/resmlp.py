@@ -40,9 +40,9 @@ class ResMLP(Architecture):
         options={
             "d_hidden": Option(256, "width D of the stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "terminal_ln": Option(True, "LayerNorm before the head"),
-            "residual": Option(True, "add the skip; without it use w2_std=0.5"),
-            "w2_std": Option(0.01, "standard deviation of the second weight at init", least=0),
+            "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
+            "residual": Option(True, "whether blocks have skips; without skips use w2_std=0.5"),
+            "w2_std": Option(0.01, "initial standard deviation of the second weight of a block", least=0),
         },
         source="arXiv 2606.21126, main setting",
     )

@@ -21,16 +21,18 @@ SHRUNK = 4  # two 2×2 pools
 class SmallCNN(Architecture):
     card = ArchitectureCard(
         name="small_cnn",
-        line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, a ReLU after each but the last",
+        line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, with ReLU after every layer except the last",
         options={
-            "width": Option(32, "channels of the first convolution; then twice, 4 and 8 times as many", least=1),
+            "width": Option(
+                32, "channels of the first convolution; the next layers have 2, 4 and 8 times as many", least=1
+            ),
             "num_blocks": Option(
                 3,
                 "layers between the first convolution and the head: conv 64, conv 128, Linear 256; 0 is the shallow control",
                 choices=(0, 1, 2, 3),
             ),
         },
-        source="arXiv 2606.21126, CNN setting; which convolutions the two pools follow is unpublished: the first two, chosen here",
+        source="arXiv 2606.21126, CNN setting; the positions of the two pools are unpublished, here after the first two layers",
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
@@ -38,7 +40,7 @@ class SmallCNN(Architecture):
         _, height, breadth = image_shape
         if min(height, breadth) >= SHRUNK:
             return []
-        return [f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"]
+        return [f"image size: expected at least {SHRUNK}×{SHRUNK} pixels for two 2×2 pools, found {height}×{breadth}"]
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         channels, height, breadth = image_shape

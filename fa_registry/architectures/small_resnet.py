@@ -62,7 +62,7 @@ class SmallResNet(Architecture):
             "width": Option(64, "channels of the stream", least=1),
             "num_blocks": Option(4, "number of basic blocks L; 0 is the shallow control", least=0),
         },
-        source="arXiv 2606.21126, ResNet setting: the published names, and torch's own initialisation of every layer",
+        source="arXiv 2606.21126, ResNet setting: published names, and torch's default initialisation of every layer",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:

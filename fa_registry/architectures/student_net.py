@@ -36,13 +36,13 @@ class StudentBranch(nn.Module):
 class StudentNet(Architecture):
     card = ArchitectureCard(
         name="student_net",
-        line="Linear → L residual blocks (Linear → (1 − α) z + α tanh z → Linear) → Linear, no norm; linear at α = 0",
+        line="Linear → L residual blocks (Linear → (1 − α) z + α tanh z → Linear) → Linear, without normalisation; linear at α = 0",
         options={
             "d_hidden": Option(128, "width D of the stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "alpha": Option(1.0, "α, the share of tanh", least=0),
+            "alpha": Option(1.0, "α, the weight of tanh in the activation", least=0),
         },
-        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are published there; the block around φ_α is unpublished",
+        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are published, and the other layers of the block are unpublished",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:

@@ -134,13 +134,15 @@ class VitMini(Architecture):
         options={
             "d_hidden": Option(128, "width D of a token", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "heads": Option(4, "attention heads of a block", least=1),
-            "patch": Option(4, "pixels along an edge of a patch", least=1),
+            "heads": Option(4, "number of attention heads in each block", least=1),
+            "patch": Option(4, "height and width of a patch in pixels", least=1),
             "broadcast": Option(
-                "all", "tokens that share a credit of one row a sample: all, or class", choices=("all", "class")
+                "all",
+                "tokens that receive a credit with one row per sample: all, or only class",
+                choices=("all", "class"),
             ),
         },
-        source="arXiv 2606.21126, ViT setting: the published names, and torch's own initialisation of every layer",
+        source="arXiv 2606.21126, ViT setting: published names, and torch's default initialisation of every layer",
         credit_options=("broadcast",),
     )
 
@@ -153,7 +155,7 @@ class VitMini(Architecture):
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []
         if height % patch or breadth % patch:
-            problems.append(f"patch: expected a divisor of the images' {height}×{breadth} pixels, found {patch}")
+            problems.append(f"patch: expected a divisor of the image size {height}×{breadth}, found {patch}")
         if width % heads:
             problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
         return problems

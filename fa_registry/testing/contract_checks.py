@@ -53,7 +53,9 @@ def credit_fits_state(setting: Setting) -> CheckOutcome:
     check_credits(setting.method.card.name, credits, inputs.hidden)
     for site, (credit, state) in enumerate(zip(credits, inputs.hidden, strict=True)):
         if credit.dtype != state.dtype:
-            return failed(f"site {site}: credit of {credit.dtype}, expected the state's {state.dtype}")
+            return failed(
+                f"site {site}: found a credit of {credit.dtype}, expected the dtype of the state, {state.dtype}"
+            )
         if not credit.isfinite().all():
             return failed(f"site {site}: {int((~credit.isfinite()).sum())} of {credit.numel()} entries are not finite")
     return passed(f"{len(credits)} sites")
@@ -84,7 +86,7 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
-            return failed(f"site {site}: a second call differs by {relative_error(*pair):.1e}")
+            return failed(f"site {site}: the credits of two calls differ by {relative_error(*pair):.1e}")
     if not all(map(torch.equal, kept, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
     if complaint := changed_weights(network, case.network):
@@ -93,7 +95,7 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     return (
         failed(f"credits() changed the feedback state: {', '.join(changed)}")
         if changed
-        else passed("two calls, bit-equal")
+        else passed("two calls returned bitwise equal credits")
     )
 
 
@@ -104,7 +106,7 @@ def credit_ignores_reference(setting: Setting) -> CheckOutcome:
     backpropagation with itself.
     """
     if setting.method.card.exact_sites == "all":
-        return inapplicable("its credit is the reference, by its card")
+        return inapplicable("the card declares the credit exact at every site")
     case = setting.case()
     measured, expected = case.credits(case.inputs(measuring=True)), case.credits(case.inputs(measuring=False))
     return within(_sites(measured), measured, expected, 0.0)
@@ -120,10 +122,10 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
         for more in (0, 0, 1)
     )
     if not torch.equal(before, torch.get_rng_state()):
-        return failed("drawing the feedback state consumed the global generator")
+        return failed("creating the feedback state used the global generator")
     for name, value in first.items():
         if not torch.equal(value, again[name]):
-            return failed(f"{name} differs between two draws from one seed")
+            return failed(f"{name} differs between two feedback states from one seed")
     if first and all(torch.equal(value, other[name]) for name, value in first.items()):
         return failed("two seeds give the same feedback state")
     return passed(f"{len(first)} tensors")
@@ -147,11 +149,11 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
     credit is close to the gradient. Other properties test such methods.
     """
     if setting.method.card.exact_sites == "all":
-        return inapplicable("its credit is exact at every site, by its card")
+        return inapplicable("the card declares the credit exact at every site")
     limit = NEARLY_BP if "approaches_bp" in setting.method.card.properties else NOT_BP
     cosines = cosines_with_bp(setting.case())
     worst = max(cosines, key=lambda name: cosines[name])
-    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation's, allowed below {limit:.6g}"
+    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation, expected below {limit:.6g}"
     return failed(figure) if cosines[worst] >= limit else passed(figure)
 
 
@@ -191,7 +193,7 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
     case = setting.case()
     sites = [site for site, exact in enumerate(case.exact) if exact]
     if not sites:
-        return inapplicable("its card calls no site exact")
+        return inapplicable("the card declares no site exact")
     inputs = case.inputs()
     credits = case.credits(inputs)
     credited, expected = [credits[site] for site in sites], [inputs.gradients[site] for site in sites]

@@ -48,8 +48,8 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
         return failed(f"after {SIGN_STEPS} steps: {wrong}")
     turned = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
     if not turned:
-        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so nothing could be tested")
-    return passed(f"{turned} signs changed within {SIGN_STEPS} steps and B followed")
+        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test B")
+    return passed(f"{turned} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
@@ -99,7 +99,7 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
         for _ in range(MIRROR_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
     ratio = sum(_squares(_gaps(case)).values()) / expected
-    figure = f"‖B − W‖² is {ratio:.2f} of its expectation, allowed 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
+    figure = f"‖B − W‖² is {ratio:.2f} of its expected value, allowed are 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
     return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
 
 
@@ -130,7 +130,7 @@ def _off_sign(case: NetworkCase) -> str:
         if other := int((matrix.sign() != weight.sign()).sum()):
             return f"{other} of {weight.numel()} entries of {name} do not have the sign of the weight"
         if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
-            return f"|B| of {name} is not one number"
+            return f"the entries of |B| of {name} are not equal"
     return ""
 
 
@@ -170,7 +170,7 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
     case = setting.case()
     state = case.feedback.state_dict()
     if not state:
-        return failed("declared, but the feedback state has no tensor")
+        return failed("the card declares this property, but the feedback state has no tensor")
     before = {name: tensors_digest(value) for name, value in state.items()}
     case.train(TRAINED_STEPS)
     changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != before[name]]
@@ -188,7 +188,9 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
     possible, because the errors of the rule multiply from site to site.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
-    figure = f"cosines with the gradient from site 0 up: {', '.join(f'{value:.2f}' for value in cosines)}"
+    figure = (
+        f"cosines with the gradient, in the order of sites from 0: {', '.join(f'{value:.2f}' for value in cosines)}"
+    )
     return passed(figure) if cosines[-1] > NEAR and min(cosines) > 0 else failed(figure)
 
 
@@ -230,7 +232,7 @@ def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -
     given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
     if (drawn := _drawn_matrices(case)) != sorted(given):
         return failed(
-            f"expected matrices named {', '.join(given)} in the feedback state, as FixedMatrices names them, found "
+            f"expected matrices named {', '.join(given)} in the feedback state, as in FixedMatrices, found "
             f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
         )
     case.feedback.load_state_dict(given, strict=False)  # the state may also contain options
@@ -249,7 +251,7 @@ def _drawn_matrices(case: NetworkCase) -> list[str]:
 
 # Descent on the energy contracts by 1 − η λ_min per step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 remains.
 GENTLE = {"w2_std": 0.05, "num_blocks": 2}
-NOT_GENTLE = "without skips, LayerNorm divides by the spread of a small branch: no weights make these blocks gentle"
+NOT_GENTLE = "the check needs blocks with small branches; without skips, LayerNorm rescales a small branch"
 RELAXED: dict[str, Scalar] = {"steps": 500, "step_size": 0.2}
 NUDGES = (1e-3, 1e-5)
 NUDGE_TOLERANCE = 1e-4  # the error is β times a curvature, which is below 10 here
@@ -270,7 +272,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
     if worst[1] > NUDGE_TOLERANCE:
         return failed(f"{figure}, allowed {NUDGE_TOLERANCE:g} there")
-    return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: it must shrink with β")
+    return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: the error must decrease with β")
 
 
 def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
@@ -338,12 +340,12 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     after = case.step()
     heads = [name for name in before if name.startswith("out_head.")]
     if any(torch.equal(before[name], after[name]) for name in heads):
-        return failed("the head's update stayed the same under other weights: nothing was tested")
+        return failed("the update of the head did not change with other weights, so the check tested nothing")
     changed = [name for name in before if not name.startswith("out_") and not torch.equal(before[name], after[name])]
     if changed:
         worst = max(relative_error(after[name], before[name]) for name in changed)
-        return failed(f"another output changed the update of {', '.join(changed)}, by up to {worst:.1e}")
-    return passed("embedding and blocks bit-equal under another head")
+        return failed(f"with another head, the update of {', '.join(changed)} changed by up to {worst:.1e}")
+    return passed("with another head, the updates of embedding and blocks are bitwise equal")
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
@@ -394,8 +396,8 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
         after = case.credits(dataclasses.replace(inputs, hidden=hidden))
         if not torch.equal(after[site], before[site]):
             worst = relative_error(after[site], before[site])
-            return failed(f"site {site}: other weights above it change the credit by {worst:.1e}")
-    return passed(f"{case.blocks + 1} sites bit-equal under other weights above")
+            return failed(f"site {site}: other weights above this site change the credit by {worst:.1e}")
+    return passed(f"{case.blocks + 1} sites have bitwise equal credits with other weights above")
 
 
 def shake(module: nn.Module, seed: int) -> None:
@@ -419,7 +421,7 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]
     if not learning:
-        return failed("declared, but the feedback state has no parameter that learns")
+        return failed("the card declares this property, but the feedback state has no parameter that is trained")
     optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
     first = _feedback_loss(case, inputs, setting)
     loss, share, taken = first, 1.0, 0
@@ -432,7 +434,7 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
                 case.method.update_feedback(case.feedback, dataclasses.replace(inputs, progress=1.0))
         loss, taken = _feedback_loss(case, inputs, setting), taken + 1
         share = (loss / first).item()
-    figure = f"after {taken} steps its loss is {share:.2f} of the first, expected below {FALL} within {STEPS} steps"
+    figure = f"after {taken} steps the feedback loss is {share:.2f} of its first value, expected below {FALL} within {STEPS} steps"
     return passed(figure) if share < FALL else failed(figure)
 
 

@@ -162,7 +162,7 @@ def check_method(
         settings += [*own, *(dataclasses.replace(own[0], method_options={**given, **form}) for form in others)]
     if not settings:
         raise UsageError(
-            f"method {subject.card.name!r}: no architecture to check it on; its card supports "
+            f"method {subject.card.name!r}: expected an architecture that the card supports, found none; supported: "
             f"{', '.join(subject.card.architectures) or 'none'}"
         )
     results = [_over_cases(check.__name__, check, settings) for check in UNIVERSAL]
@@ -171,7 +171,7 @@ def check_method(
         results.append(
             _over_cases(name, check, settings)
             if declared
-            else PropertyResult(name, "not_applicable", "its card does not declare it")
+            else PropertyResult(name, "not_applicable", "the card does not declare this property")
         )
     unknown = [name for name in subject.card.properties if name not in DECLARED]
     return results + [PropertyResult(name, "fail", unknown_name_text("property", name, DECLARED)) for name in unknown]
@@ -188,7 +188,7 @@ def assert_method(
     if failures:
         name = method if isinstance(method, str) else method.card.name
         lines = [f"  {result.property}: {result.detail}" for result in failures]
-        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} of its properties:", *lines]))
+        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} properties:", *lines]))
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
