@@ -309,12 +309,16 @@ class _Flow:
         return _with(output, out, shifted.clone())
 
     def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
-        """Record the input of the readout; without a declared readout, of the first module after the sites."""
+        """Record the input of the readout, which by default is the first module after the last site."""
         if self.readout is None and args and isinstance(args[0], Tensor) and self.is_past_the_sites(name):
             self.readout, self.readout_name = args[0].detach().clone(), name
 
     def is_past_the_sites(self, name: str) -> bool:
-        """Return whether a module is the readout: the declared one, or any module after the last site."""
+        """Return whether a module may be the readout.
+
+        If a readout is declared, only the declared module is the readout. If not, any module after the last site may be the
+        readout.
+        """
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
 
@@ -404,11 +408,11 @@ def adapt(
         model: The model. Wrappers of torch.compile and data parallelism are removed. The weights are shared with your model.
         sites: Paths of the modules whose outputs are h_1..h_L, in the order in which the modules run. The path `layer#2` is the
             second call of `layer` in a forward pass. The state h_0 is the first floating-point tensor among the arguments of the
-            first site. Function calls between the modules are allowed. The default are the modules in `model.blocks`.
-        skip: "outside" if the outputs are residual branches that the model adds to the stream; then h_l = h_{l−1} + output.
-            "inside" if the only input of every site is the state of the previous site. "none" for modules at any position.
-            "outside" and "inside" are checked at every pass. The default is "outside" for `model.blocks`. For named sites the
-            default is "none", or "outside" if the first pass shows residual branches.
+            first site. Function calls between the modules are allowed. By default, the sites are the modules in `model.blocks`.
+        skip: "outside" if the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside"
+            if the only input of every site is the state of the previous site. "none" for modules at any position. "outside" and
+            "inside" are checked at every pass. The default is "outside" for `model.blocks`. For named sites the default is "none",
+            or "outside" if the first pass shows residual branches.
         readout: Path of the module that receives h_L. The last block is checked with the input of this module. The default is
             `out_ln`, `out_head`, or the module that runs after the last site.
         inputs: Function from x to the argument of the model. A dict is passed as keywords: `lambda x: {"input_ids": x}`.

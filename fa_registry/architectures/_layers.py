@@ -26,7 +26,10 @@ class Linear(nn.Linear):
     """Linear layer whose backward pass may use another matrix than the weight.
 
     Args:
-        flatten: Whether to reshape (batch, …) to (batch, features) first. With it, an embedding of images is a single layer.
+        features_in: Number of inputs.
+        features_out: Number of outputs.
+        flatten: Whether to reshape (batch, …) to (batch, features) first. With flatten=True, an embedding of images is a single
+            layer.
 
     Attributes:
         backward_weight: Matrix (out, in) that replaces the weight in the backward pass (weight feedback), or None.

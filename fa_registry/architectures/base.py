@@ -185,7 +185,7 @@ def noisy(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
 
 
 class ExactCostate(abc.ABC):
-    """Interface of a Network with a formula for the costate, as a reference that does not use autograd."""
+    """Interface of networks whose costate has a formula, as a reference that does not use autograd."""
 
     @abc.abstractmethod
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:

@@ -18,7 +18,10 @@ from fa_registry.terminal_loss import output_error
 
 
 class LinearStep(Noisy):
-    """Block f(h) = A h + σ ξ with noise ξ, which is zero unless the training loop sets a generator."""
+    """Block f(h) = A h + σ ξ with standard normal noise ξ.
+
+    The noise comes from the generator that the training loop sets. Without a generator, ξ = 0.
+    """
 
     def __init__(self, width: int, spread: float, sigma: float, generator: torch.Generator):
         super().__init__()

@@ -79,9 +79,10 @@ class TransformerBranch(nn.Module):
 
 
 class VisionTransformer(Network):
-    """Network whose h_0 consists of cls_token and the output of patch_embed, plus pos_embed.
+    """Vision transformer whose embedding has the parts cls_token, patch_embed and pos_embed.
 
-    These three names are at the top level of the state dict, as in the published code.
+    The tokens of h_0 are cls_token and the outputs of patch_embed, and pos_embed is added. The three names are at the top level of
+    the state dict, as in the published code.
 
     Args:
         patch_embed: Convolution that maps each patch to a token.

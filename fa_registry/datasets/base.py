@@ -20,7 +20,7 @@ class SourceFile:
     Attributes:
         path: Path below the data root, with / between folders.
         md5: MD5 of the published file.
-        unpacked_md5: MD5 of the unpacked content. If it is set, the unpacked file in the same folder is accepted too.
+        unpacked_md5: MD5 of the unpacked content. If this MD5 is set, the unpacked file in the same folder is accepted too.
     """
 
     path: str

@@ -28,7 +28,7 @@ class RandomTargets(DatasetFamily):
 
     Attributes:
         source: Data set with the original labels.
-        name: Name of the card.
+        name: Name of this data set, such as `random_targets:digits`.
     """
 
     source: Dataset

@@ -246,7 +246,7 @@ def as_python(text: str, budget: ParseBudget | None = None) -> str:
 
     Args:
         text: Source of the cell.
-        budget: Budget of the notebook. With None, the cell has a budget for itself.
+        budget: Budget of the notebook. With None, a new budget is used.
 
     Raises:
         SyntaxError: If the cell is not valid Python after the replacement.

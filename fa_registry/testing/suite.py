@@ -140,15 +140,14 @@ def check_method(
 
     Args:
         method: Name in the catalog, or any Method object.
-        architectures: Names or Architecture objects. The default are all architectures that the method's card supports.
+        architectures: Names or Architecture objects. By default, all architectures that the method's card supports.
         seed: Seed of all networks. The message of a failure contains the seed.
         options: Options of the method, by name. Other options have their defaults. If such an option has choices, each choice is
             checked on each architecture.
 
     Returns:
         One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
-            of
-        all methods come first, then the properties of credit.md §5 that a card may declare.
+        of all methods come first, then the properties of credit.md §5 that a card may declare.
 
     Raises:
         UnknownName: If a name is not in the catalog.
@@ -192,7 +191,7 @@ def assert_method(
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """Return the first failure; without a failure, return the last pass, or why nothing applies."""
+    """Return the first failure, or the last pass if no setting fails."""
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)

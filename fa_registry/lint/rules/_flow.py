@@ -137,7 +137,7 @@ class Flow:
     def kind(self, node: ast.AST | None) -> str:
         """Return the type of an expression: LOSS, GRADIENT, CRITERION or an empty string.
 
-        The type of a product is an empty string unless one factor is a number.
+        If no factor of a product is a number, the type of the product is an empty string.
         """
         if isinstance(node, ast.Name):
             return self.kinds.get(node.id, "")

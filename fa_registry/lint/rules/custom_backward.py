@@ -127,7 +127,10 @@ def _is_own_gradient(value: Value) -> bool:
 
 
 def _is_reference(node: ast.expr, value: Value) -> bool:
-    """Return whether a vector is a gradient or is called so; names such as `fa_grad` mean feedback."""
+    """Return whether a vector is a gradient, according to its computation or its name.
+
+    Names such as `fa_grad` mean feedback.
+    """
     if any(name.endswith(".grad") for name in value.names):
         return True
     text = {*text_in(node), *(word for name in value.names for word in name.split("."))}

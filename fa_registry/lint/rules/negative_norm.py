@@ -1,4 +1,4 @@
-"""Pitfall 1: torch uses a −1 that is meant as the dimension as the order p of the norm."""
+"""Pitfall 1: a −1 is meant as the dimension, but torch uses this −1 as the order p of the norm."""
 
 from __future__ import annotations
 
