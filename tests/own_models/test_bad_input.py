@@ -84,7 +84,9 @@ def test_a_site_that_is_never_called_is_named(gradient):
         def forward(self, x: Tensor) -> Tensor:
             return self.head(functional.relu(self.b(functional.relu(self.a(x)))))
 
-    with pytest.raises(UsageError, match="c: expected one run in a forward pass, found 0; leave it out of the sites"):
+    with pytest.raises(
+        UsageError, match="c: expected one call in a forward pass, found 0; remove this name from the sites"
+    ):
         measure(Skipping(), gradient)
 
 
@@ -126,11 +128,13 @@ def test_integer_states_are_refused_with_advice(gradient):
             return self.head(functional.relu(self.c(self.b(functional.relu(self.a(x))).to(x.dtype))))
 
     with pytest.raises(
-        UsageError, match="b: expected a floating state as output, found torch.int64: name another site"
+        UsageError, match="b: expected a floating-point tensor as output, found torch.int64: select another site"
     ):
         measure(Counted(), gradient)
     model, (_, y) = Tied(), batch()
-    with pytest.raises(UsageError, match="tokens: expected a floating tensor among its inputs.*after the embedding"):
+    with pytest.raises(
+        UsageError, match="tokens: expected a floating-point tensor among the inputs.*after the embedding"
+    ):
         run_forward_backward(fa_registry.adapt(model, ["tokens", "b"], gradient=gradient), y, y)
 
 

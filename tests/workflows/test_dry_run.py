@@ -186,7 +186,7 @@ def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_
     path.write_text(text)
     result = registry(*words, "--device", "cpu")
     assert result.exit_code == 2 and "Traceback" not in result.stderr
-    assert "architecture_options: patch: expected a divisor of the images' 12×12 pixels, found 5" in result.stderr
+    assert "architecture_options: patch: expected a divisor of the image size 12×12, found 5" in result.stderr
     assert not (workplace / "mlartifacts").exists()
 
 
