@@ -1,4 +1,4 @@
-"""The commands list and info: plug-ins of every kind, analyses, editions, studies and templates."""
+"""The commands `list` and `info`: plug-ins of every kind, editions, studies and templates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import each third-party plug-in in a separate process; if that fails or hangs, disable the plug-in."""
+    """Import each third-party plug-in in a separate process, and disable a plug-in whose import fails.
+
+    An import also fails if it takes longer than IMPORT_SECONDS.
+
+    Args:
+        families: plug-in kinds to check, keys of PLUGGED.
+    """
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
 
@@ -43,14 +49,23 @@ def check_plugin_imports(*families: str) -> None:
 
 
 def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-    """Import a plug-in; ignore a RegistryError, because the main process gets the same error."""
+    """Import a plug-in, and ignore a RegistryError because the main process raises the same error later."""
     family, name = place
     with contextlib.suppress(RegistryError):
         PLUGGED[family].get(name)
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, one-line description and file of every plug-in of a kind."""
+    """Return name, one-line description and file of every member of a family.
+
+    A family is a plug-in kind, or the editions, studies or templates.
+
+    Args:
+        family: one of FAMILIES.
+
+    Raises:
+        UnknownName: `family` is not one of FAMILIES.
+    """
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
     if family in PLUGGED:
@@ -88,10 +103,14 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
 
 
 def card_of(name: str, family: str = "") -> dict[str, Any]:
-    """Return the card of a plug-in as plain data, with `family` and `file`.
+    """Return the card of a plug-in as a dictionary, with the additional keys `family` and `file`.
 
     Args:
-        family: a key of CATALOGS; by default the first kind that contains the name.
+        name: name of the plug-in.
+        family: plug-in kind, a key of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
+
+    Raises:
+        UnknownName: the kind or the plug-in does not exist.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

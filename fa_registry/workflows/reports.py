@@ -1,4 +1,4 @@
-"""The commands report and diff, and the reading of recorded audits."""
+"""The commands `report` and `diff`, and functions that read audit reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
-    """Render the pages of `file` (by default USUAL) or of the newest audit of `study`; see `api.report`."""
+    """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
+
+    Args:
+        file: path of an audit.json. If `file` and `study` are empty, `reports/audit.json` is read.
+        study: study whose newest audit in the store is rendered.
+        pages: output folder and templates.
+        store: MLflow tracking URI.
+    """
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
     problems: list[str] = []
@@ -46,7 +53,12 @@ def _newest(store: str, study: str) -> AuditReport:
 
 
 def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
-    """Return the run of the newest complete audit of a study, and its report."""
+    """Return the MLflow run of the newest complete audit of a study, and the report of this audit.
+
+    Raises:
+        UsageError: the store has no complete audit of the study.
+        IntegrityError: the report is missing or was changed.
+    """
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
@@ -57,7 +69,7 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
-    """Log a warning if a stored page differs from the page that the audit wrote."""
+    """Log a warning if a page in the store was changed after the audit."""
     from fa_registry.tracking.page_digests import check_audit_pages
 
     try:
@@ -72,14 +84,18 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> No
 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
-    """Return the audits of a study, newest first."""
+    """Return the MLflow runs of a study's audits, newest first."""
     # Start times are used only for audits of older releases, which have no number: a machine's clock may be wrong.
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
     return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag with the number of the next audit; `audits`: the earlier audits, newest first."""
+    """Return the tag with the number of the next audit.
+
+    Args:
+        audits: earlier audits, newest first.
+    """
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -89,10 +105,14 @@ def _number(audit: StoredRun) -> int:
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
-    """Return the report of an audit run; raise IntegrityError if the report is missing or was changed.
+    """Return the report of an audit run after comparing the report with its recorded digest.
 
     Args:
-        again: the command that audits again, for the error message.
+        audit_run_id: MLflow run of the audit.
+        again: command that repeats the audit, for the error message.
+
+    Raises:
+        IntegrityError: the report is missing or was changed.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
@@ -119,11 +139,11 @@ def existing(file: str) -> Path:
 
 
 def load_report(path: Path) -> AuditReport:
-    """Read an audit.json, without torch and MLflow.
+    """Read an audit.json without importing torch and MLflow.
 
     Raises:
-        InvalidFields: the file is not a report.
-        UsageError: the report has another schema.
+        InvalidFields: the file is not an audit report.
+        UsageError: the report has another schema version, because another release wrote it.
     """
     subject = f"report {path}"
     try:
@@ -143,7 +163,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield errors for runs that occur twice, and for opinions whose runs are not the report's runs."""
+    """Yield an error for each duplicate run, and for each edition that judged other runs."""
     ids = [run.record.run_id for run in report.runs]
     for twice, times in sorted(Counter(ids).items()):
         if times > 1:
@@ -166,7 +186,14 @@ DIFFERENT = 1  # as the exit code of diff(1)
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits, each given by the path of an audit.json or of the folder with its pages."""
+    """Compare two audits and return the differences.
+
+    Args:
+        a, b: path of an audit.json, or of the folder that contains it.
+
+    Raises:
+        InvalidFields: a file is missing or is not an audit report.
+    """
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:
@@ -179,7 +206,7 @@ def exit_code(found: AuditDiff) -> int:
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
-    """Return the report of a file or a folder, or None; add errors to `problems`."""
+    """Return the report in a file or folder, or append an error to `problems` and return None."""
     path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
         problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")
