@@ -1,4 +1,4 @@
-"""The commands that judge (audit, verify, report, diff) and their output."""
+"""The commands `audit`, `verify`, `report` and `diff`, and their output."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
     "audit --run 4f1c… --run 90ab… --trust-logged",
 )
 def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
-    """Recompute, judge and report runs.
+    """Recompute the metrics of runs, judge the runs, and write a report.
 
-    Exit 0: no run fails (some may warn), 1: some fail, 3: incomplete or not intact.
+    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a run is incomplete, or a file or metric differs from what
+    was recorded.
     """
     result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
     audited(result, as_json)
@@ -101,9 +102,11 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @JSON
 @examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
-    """Recompute runs, or check an audit.json against the store, or check a bundle without a store.
+    """Recompute the metrics of runs, or check an audit report or a bundle.
 
-    Exit 3 if anything is not verified.
+    REPORT is an audit.json, which is compared with the store. BUNDLE is a .zip file, which is checked without a store.
+
+    Exit 0: everything is verified, 3: something is not verified.
     """
     results = api.verify(report_file, **arguments)
     if as_json:
@@ -120,7 +123,6 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
 
 
 def _files(result: Verification) -> str:
-    """List the checked files in one line."""
     each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
     return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
 
@@ -145,7 +147,10 @@ def _files(result: Verification) -> str:
     "report --templates my-templates",
 )
 def report(report_file: str, as_json: bool, **arguments: str) -> None:
-    """Render the pages of an audit again [reports/audit.json]; the same records give the same bytes."""
+    """Render the pages of an audit again.
+
+    REPORT is an audit.json [reports/audit.json]. The same audit always gives the same bytes.
+    """
     names = [str(page) for page in api.report(report_file, **arguments)]
     if as_json:
         print_json(names)
@@ -159,11 +164,12 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
 @JSON
 @examples("diff reports-before reports", "diff before/audit.json after/audit.json --json")
 def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
-    """Show what changed between two audits, each an audit.json or its folder.
+    """Show the differences between two audits.
 
-    Exit 0: nothing changed, 1: something did.
+    AUDIT_A and AUDIT_B are audit.json files, or folders with an audit.json. Runs are matched by id. A retrained run has
+    another id and is matched by its specification.
 
-    Runs are matched by id, and retrained runs by specification.
+    Exit 0: no difference, 1: differences.
     """
     from fa_registry.workflows.reports import exit_code, run_diff
 
@@ -176,7 +182,10 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
-    """Print a row per method and setting, then reproduced and excluded runs and the report's path."""
+    """Print the result of an audit.
+
+    The output has one row per method and setting, then reproduced values, excluded runs and the path of the report.
+    """
     report = result.report
     if as_json:
         pages = [str(page) for page in result.pages]
@@ -209,7 +218,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
 
 def _judged(report: AuditReport) -> None:
-    """Print a row per method and setting with every edition's verdict, and seeds that differ."""
+    """Print one row per method and setting with the verdict of each edition."""
     from fa_registry.metrics import TERMINAL_TABLE, is_scale, quantity_of
     from fa_registry.protocol.builtin_editions import describe_edition
     from fa_registry.protocol.grouping import groups
@@ -249,7 +258,7 @@ def _judged(report: AuditReport) -> None:
 
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
-    """Print which frozen controls are not proven, and why; methods with one reason share a line."""
+    """Print which frozen controls are not confirmed by a replay, with the reason."""
     from fa_registry.reporting.report_values import Frozen, control_rows, control_text
 
     frozen, by_reason = Frozen.of(report), {}
@@ -262,7 +271,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 
 def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
-    """Yield what the replays prove, with the methods that it applies to."""
+    """Yield each text on what the replays confirm, with the methods that the text describes."""
     from fa_registry.protocol.replay_summary import proof
 
     alike: dict[str, dict[str, None]] = {}
@@ -298,7 +307,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
 
 
 def _reproduced(reproduction: Reproduction) -> None:
-    """Print published values that these runs reproduce or contradict; the report lists the others too."""
+    """Print the published values that these runs reproduce or contradict."""
     from fa_registry.reporting.pages.reproduction import (
         WORST_FIRST,
         counts,

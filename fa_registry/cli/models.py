@@ -1,4 +1,4 @@
-"""The commands that bring in trained runs (adopt, import) and pass on judged ones (promote, bundle)."""
+"""The commands `adopt`, `promote`, `bundle` and `import`."""
 
 from __future__ import annotations
 
@@ -68,13 +68,17 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "adopt final.safetensors --method bp --seed 1 --epochs 30 --set architecture.d_hidden=512",
 )
 def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Make a checkpoint trained elsewhere a run: measured here, judged by `audit` like any other.
+    """Create a run from a checkpoint that another program trained.
 
-    WEIGHTS: a .safetensors file, or a .pt/.pth of plain tensors (also under state_dict, model_state_dict or model), with the
-    names of the published reference code: embed, blocks.N.ln|w1|w2, out_ln, out_head (resmlp);
-    patch_embed, cls_token, pos_embed, blocks.N.attn.in_proj_weight, … (vit_mini); stem_conv, stem_bn, blocks.N.conv1, …
-    (small_resnet). Pickled models are not read.
-    The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
+    The command measures the checkpoint. Afterwards, `audit` judges the run like any other run.
+
+    WEIGHTS is a .safetensors file, or a .pt or .pth file that contains only tensors. In a .pt or .pth file, the tensors may also
+    be in the entry state_dict, model_state_dict or model. Pickled models are not read. The tensors have the names of the
+    published reference code. For resmlp: embed, blocks.N.ln|w1|w2, out_ln, out_head. For vit_mini: patch_embed, cls_token,
+    pos_embed, blocks.N.attn.in_proj_weight, …. For small_resnet: stem_conv, stem_bn, blocks.N.conv1, ….
+
+    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names contain one running
+    number.
     """
     from fa_registry.workflows.adopt import run_adopt
     from fa_registry.workflows.options import StoreLocation, spec_fields
@@ -129,11 +133,14 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     'promote 4f1c… --override-reason "the negative control of our tutorial"',
 )
 def promote(as_json: bool, **arguments: Any) -> None:
-    """Register the final weights of an audited run as a model version, with its verdict.
+    """Register the final weights of an audited run as a model version, with the verdict.
 
-    RUN: an id or its first characters. Its metrics are recomputed first, as by `verify`. A version holds safetensors, the
-    specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
-    A run that FAILs, or lacks evidence, is refused without --override-reason.
+    RUN is an id of a run, or the first characters of an id. First, the metrics of the run are recomputed as in `verify`.
+
+    A version contains safetensors files, the specification and a model card. It contains no pickle and no MLflow flavour: load it
+    with fa_registry.load_model("models:/NAME@alias").
+
+    A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
     """
     from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
@@ -173,11 +180,9 @@ def promote(as_json: bool, **arguments: Any) -> None:
     "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
 )
 def bundle(as_json: bool, **asked: Any) -> None:
-    """Pack a study's newest audit with pages and runs.
+    """Write a study's newest audit, its pages and its runs into one file.
 
-    `fa-registry verify FILE` checks the file without a store.
-
-    The same store gives the same bytes.
+    `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
     from fa_registry.workflows import bundle as bundles
 
@@ -204,7 +209,10 @@ def bundle(as_json: bool, **asked: Any) -> None:
 @JSON
 @examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment imported")
 def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
-    """Import the runs of a bundle into a store, with unchanged specifications and files."""
+    """Import the runs of a bundle into a store, with unchanged specifications and files.
+
+    Runs that are already in the store are not imported again.
+    """
     from fa_registry.workflows.bundle import import_into
 
     put = import_into(path, experiment, store, key)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the Examples block of their help."""
+"""Options that several commands share, and the decorator `examples` for their help."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ EXPERIMENT_RUNS = click.option("--experiment", default="", help="All runs of an 
 
 
 def together(*options: Callable) -> Callable:
-    """Return several options as one decorator; the help lists them in this order."""
+    """Return one decorator that adds several options, in the order of the help text."""
 
     def add(function: Callable) -> Callable:
         for option in reversed(options):  # decorators apply inside out
@@ -255,13 +255,21 @@ TRAINING = together(
 
 
 def of_many_runs(*own: Callable) -> Callable:
-    """Return the options of a command that selects and judges runs, with the command's `own` among them."""
+    """Return a decorator that adds the options of a command that selects and judges runs.
+
+    Args:
+        own: additional options of the command.
+    """
     judging = (STUDY, RUN, EXPERIMENT_RUNS, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
     return together(*judging, STUDY_OVERRIDES, *own, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:
-    """Append an Examples block to a command's help."""
+    """Return a decorator that appends a block of examples to a command's help.
+
+    Args:
+        lines: example commands without the leading `fa-registry`.
+    """
 
     def add(function: Callable) -> Callable:
         function.__doc__ = (
@@ -278,7 +286,11 @@ def examples(*lines: str) -> Callable:
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Return name → value of the `--set name=value,…` pairs; raises InvalidFields."""
+    """Return the values of the `--set name=value,…` options by name.
+
+    Raises:
+        InvalidFields: an option is not of the form NAME=VALUE.
+    """
     split = [pair.partition("=") for several in pairs for pair in several.split(",") if pair]
     problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
     if problems:
@@ -287,7 +299,11 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def thresholds(pairs: Sequence[str]) -> dict[str, float]:
-    """Return rule → number of the `--threshold RULE=NUMBER` pairs; raises InvalidFields."""
+    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
+
+    Raises:
+        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
+    """
     limits: dict[str, float] = {}
     problems = []
     for pair in pairs:

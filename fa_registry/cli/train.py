@@ -1,4 +1,4 @@
-"""The commands that train: train, study, worker and run (study, audit and report); and their output."""
+"""The commands `train`, `study`, `worker` and `run`, and their output."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ if TYPE_CHECKING:
     "train --method dfa --seed 7 --stop-on D1,D2 --edition 2026-05",
 )
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Train one configuration and log it as one run."""
+    """Train one configuration and log it as one run.
+
+    If the store has a finished run of the configuration, nothing is trained.
+    """
     run = api.train(settings=options.settings(settings), **arguments)
     if as_json:
         print_json(
@@ -116,7 +119,11 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "study paper --store http://registry:5000 --executor ray --address head:6379 --memory 4GiB",
 )
 def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
-    """Train the runs of a study that are not in the store yet."""
+    """Train the runs of a study that are not in the store yet.
+
+    NAME is a built-in study, or the path of a study.toml or of its folder. Exit 0: all runs ended as requested, 1: a run failed,
+    130: the study was stopped.
+    """
     if no_probe and not dry_run:
         raise UsageError("--no-timing needs --dry-run")
     result = api.study(name, dry_run=dry_run, no_probe=no_probe, **arguments)
@@ -136,10 +143,10 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
     "worker paper --jobs 4 --experiment team",
 )
 def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Start a worker: train the runs of a study that no other worker is training.
+    """Start a worker, which trains the runs of a study that no other worker trains.
 
-    A worker ends when every run of these studies is finished or being trained. Start as many workers as you like, on any
-    machine that reaches the store: docs/many-machines.md.
+    The worker ends when every run of the studies is finished or is trained by another worker. Many workers can run at the same
+    time, on all machines that can connect to the store: see docs/many-machines.md.
     """
     sys.exit(max([studied(api.work(name, **arguments), as_json) for name in names]))
 
@@ -167,9 +174,10 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "run digits --stop-on D1,D2",
 )
 def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bool, **arguments: Any) -> None:
-    """Train a study, audit it and write the report.
+    """Train a study, audit its runs, and write the report.
 
-    Exits 0 even if verdicts fail or --stop-on ends runs.
+    Exit 0: all runs ended as requested, even if verdicts fail or --stop-on ended runs. 1: the training of a run failed. 3: the
+    audit is incomplete, or a file or metric differs from what was recorded.
     """
     from fa_registry.workflows.audit import checked_audit, run_audit
     from fa_registry.workflows.editions import leading_edition
@@ -208,7 +216,7 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
 
 
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
-    """Print the study's outcome (only errors if quiet); return its exit code."""
+    """Print the result of training a study, or only the errors if `quiet` is set; return the exit code."""
     if as_json:
         names = (
             "study",
@@ -245,7 +253,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
 
 
 def planned(plan: Plan, as_json: bool) -> int:
-    """Print what a study would train; return its exit code."""
+    """Print which runs a study would train; return the exit code."""
     if as_json:
         print_json(plan)
         return plan.exit_code

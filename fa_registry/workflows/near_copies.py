@@ -62,8 +62,8 @@ class _Trained:
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
     """Return the pairs of runs with almost equal weights, with a description of each pair.
 
-    Two runs are compared relative to their common initial weights. For an adopted run, or a run whose initial weights cannot
-    be computed on this machine, the initial weights of the other run of the pair are used.
+    Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
+    initial weights cannot be computed on this machine, the initial weights of the other run are used.
 
     Returns:
         Run id → id of a run with almost equal weights → text that describes which weights are equal. Each pair is listed
@@ -95,14 +95,13 @@ def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
 
 
 def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
-    """Return SAMPLED weights at random positions that are the same for all networks of these shapes."""
+    """Return SAMPLED weights at random positions, the same positions for all networks of these shapes."""
     every = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
     generator = torch.Generator().manual_seed(int(shapes[:15], 16))
     return every[torch.randint(len(every), (SAMPLED,), generator=generator)].double().numpy()
 
 
 def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
-    """Return the floating-point tensors of a run's final weights, or an empty dictionary if the file cannot be read."""
     with contextlib.suppress(RegistryError):  # recomputing the run reports what is wrong with the file
         path = tracker.artifact(run_id, schema.FINAL)
         tensors = load_tensors(path) if path else {}
@@ -158,7 +157,7 @@ def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> 
 
 
 def _has_moved(held: Tensor, initial: Tensor) -> bool:
-    """Return whether a tensor changed by more than weight decay, which only multiplies the tensor by a factor."""
+    """Return whether a tensor changed by more than a factor, because weight decay only scales a tensor."""
     held, initial = held.double(), initial.double()
     shrunk = initial * (held @ initial / (initial @ initial))
     return bool((held - shrunk).norm() > MOVED * held.norm())
@@ -278,7 +277,7 @@ def _near_text(changed: int, total: int, apart: float) -> str:
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
-    """Return the pairs of runs with close samples, found among neighbours in the order of one weight."""
+    """Return the pairs of runs with close samples, comparing only neighbours in the order of one weight."""
     if len(runs) < 2:
         return []
     samples = np.stack([run.sample for run in runs])

@@ -56,9 +56,9 @@ def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, one-line description and file of every member of a family.
+    """Return name, one-line description and file of all plug-ins of a kind.
 
-    A family is a plug-in kind, or the editions, studies or templates.
+    The editions, studies and templates are listed in the same way.
 
     Args:
         family: one of FAMILIES.

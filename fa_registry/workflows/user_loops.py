@@ -1,7 +1,7 @@
-"""Recomputation of a run of a user-supplied loop, if the auditor trusts its model factory.
+"""Recomputation of the metrics of a run that a user-supplied training loop logged with `track`.
 
-A file in the store contains the name of the factory function. The function is imported only if the auditor passes the
-same name with `--factory`, because an untrusted store could name any installed function.
+The run names a factory function that builds its model. The function is imported only if the auditor passes the same name
+with `--factory`, because an untrusted store could name any installed function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max",
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the model that `package.module:function` builds; raise UsageError if the function fails."""
+    """Return the model that a factory function builds.
+
+    Args:
+        path: `package.module:function`.
+
+    Raises:
+        UsageError: the function cannot be imported, fails, or does not return an nn.Module.
+    """
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -49,7 +56,11 @@ def from_factory(path: str) -> nn.Module:
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """Recompute all metrics that need no credit, if the factory is one of `factories`; return the record."""
+    """Return the record with recomputed metrics, if its model factory is one of the trusted `factories`.
+
+    Metrics of the credit, the accuracy and the losses are not recomputed. If the factory is not trusted, no metric is
+    recomputed and the record is marked as unverifiable.
+    """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
     why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"
@@ -93,7 +104,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
-    """Return the logged metrics that can be recomputed from the weights and the batch."""
+    """Return the logged metrics that were also recomputed from the weights and the batch."""
 
     # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
     # comparison: a logged value of such a metric is a difference.
