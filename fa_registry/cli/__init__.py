@@ -59,7 +59,9 @@ def _launched(context: click.Context) -> Iterator[None]:
             try:
                 trash_launcher_run(context.invoked_subcommand or "")
             except RegistryError as error:  # does not change the result or exit code of the command
-                logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
+                logging.getLogger("fa_registry").warning(
+                    "the run that MLflow created could not be cleaned up: %s", error
+                )
 
 
 GROUPS = {

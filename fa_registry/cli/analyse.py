@@ -30,7 +30,7 @@ def _named(function: Callable) -> Callable:
 @click.command(short_help="Answer one question about many judged runs.")
 @click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
 @of_many_runs(
-    click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
+    click.option("--out", default="reports/analyses", show_default=True, help="Folder for the JSON, CSV and PNG files.")
 )
 @examples(
     "analyse all --study digits",

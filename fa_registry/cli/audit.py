@@ -66,7 +66,7 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 @TEMPLATES
 @DATA_ROOT
 @STORE
-@click.option("--exit-zero", is_flag=True, help="Exit 0 regardless of the verdicts.")
+@click.option("--exit-zero", is_flag=True, help="Exit with code 0 regardless of the verdicts.")
 @JSON
 @examples(
     "audit --study digits",
@@ -86,7 +86,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
     sys.exit(0 if exit_zero else result.exit_code)
 
 
-@click.command(short_help="Recompute runs, or check an old audit.json against the store.")
+@click.command(short_help="Recompute runs, or check an audit report or a bundle.")
 @click.argument("report_file", default="", metavar="[REPORT|BUNDLE]")
 @STUDY
 @RUN
@@ -95,9 +95,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @NONCE
 @FACTORIES
 @MEASURING_JOBS
-@click.option(
-    "--key", default="", metavar="PUBLIC", help="Of a bundle: the public key that must have signed it, a PEM file."
-)
+@click.option("--key", default="", metavar="PUBLIC", help="Public key (PEM file) that must have signed the bundle.")
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
@@ -127,13 +125,13 @@ def _files(result: Verification) -> str:
     return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
 
 
-@click.command(short_help="Render the pages of an audit again: same records, same bytes.")
+@click.command(short_help="Render the pages of an audit again.")
 @click.argument("report_file", default="", metavar="[REPORT]")
 @click.option(
     "--study",
     default="",
     metavar="NAME",
-    help="The newest audit of a study, from the store.",
+    help="Use the newest audit of this study in the store.",
     shell_complete=shell_completion.studies(),
 )
 @OUT
@@ -158,7 +156,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
         print_out(*names)
 
 
-@click.command(short_help="Show what changed between two audits.")
+@click.command(short_help="Show the differences between two audits.")
 @click.argument("audit_a")
 @click.argument("audit_b")
 @JSON
@@ -206,10 +204,12 @@ def audited(result: AuditResult, as_json: bool) -> None:
         print_out(f"not judged: {excluded.name}: {excluded.reason}")
     for other in report.choice.unaudited or () if report.choice else ():
         gone = ", deleted in MLflow" if other.deleted else ""
-        print_out(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
+        print_out(
+            f"in the store but not audited: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}"
+        )
     for other in report.choice.beside or () if report.choice else ():
         print_out(
-            f"also tried, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
+            f"similar setting (numbers within 1 %): seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
@@ -241,12 +241,13 @@ def _judged(report: AuditReport) -> None:
     shown = [place for place, name in enumerate(header) if settings or name != "setting"]
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     if len(printed) < len(judged):
-        print_out(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+        print_out(f"only the {len(printed)} worst of {len(judged)} rows are shown; the report has all rows")
     for text, labels in _proofs(printed):
         print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
         print_out(
-            f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
+            f"replay: {len(report.replay.runs)} runs were trained again completely; "
+            f"--nonce {report.replay.nonce} chooses the same runs"
         )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
@@ -325,7 +326,7 @@ def _reproduced(reproduction: Reproduction) -> None:
     text = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
-    print_out(f"reproduction: {text}; every figure with its source is in the report")
+    print_out(f"reproduction: {text}; the report contains every published value with its source")
 
 
 COMMANDS = (audit, verify, report, diff)

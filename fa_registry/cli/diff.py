@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
 
 HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # --json has all
-NOTHING, VARIOUS = "—", "not the same for all"
+NOTHING, VARIOUS = "—", "not the same for all runs"
 RUN = ["run", "method", "seed", "setting"]
 
 
@@ -142,5 +142,5 @@ def _summary(difference: AuditDiff) -> str:
     again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
     return (
         f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
-        f"runs of both changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
+        f"common runs changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
     )

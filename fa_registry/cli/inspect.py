@@ -37,9 +37,12 @@ ACTIONS = ("list", "where", "fetch", "check")
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @JSON
-@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, a format that code hosts and editors read.")
 @click.option(
-    "--select", default="", metavar="CODES", help="Rules to apply, `FA002,FA007` [all, or those in pyproject.toml]."
+    "--select",
+    default="",
+    metavar="CODES",
+    help="Rules to apply, e.g. `FA002,FA007` [all, or those in pyproject.toml].",
 )
 @click.option("--ignore", default="", metavar="CODES", help="Rules to ignore [none, or those in pyproject.toml].")
 @examples(
@@ -86,26 +89,32 @@ def _summary(report: LintReport) -> str:
     "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
 )
 @click.option(
-    "--study", default="", metavar="NAME", help="Of runs: those of a study.", shell_complete=shell_completion.studies()
+    "--study",
+    default="",
+    metavar="NAME",
+    help="For runs: list only runs of this study.",
+    shell_complete=shell_completion.studies(),
 )
 @click.option(
     "--method",
     default="",
     metavar="LABEL",
-    help="Of runs: those of a method, as `dfa` or `dfa+pen λ=0.01`.",
+    help="For runs: list only runs of this method, e.g. `dfa` or `dfa+pen λ=0.01`.",
     shell_complete=shell_completion.family("methods"),
 )
 @click.option(
-    "--status", default="", help="Of runs: complete, diverged, stopped_early, interrupted, failed or running."
+    "--status", default="", help="For runs: complete, diverged, stopped_early, interrupted, failed or running."
 )
 @click.option(
     "--limit",
     type=click.IntRange(0, 1_000_000),
     default=None,
     metavar="N",
-    help="Of runs: the newest N, 0 for all [50].",
+    help="For runs: list the newest N runs; 0: all runs [50].",
 )
-@click.option("--store", default=None, metavar="URI", help="Of runs: where they are [MLFLOW_TRACKING_URI, …].")
+@click.option(
+    "--store", default=None, metavar="URI", help="For runs: MLflow tracking URI of the store [MLFLOW_TRACKING_URI, …]."
+)
 @JSON
 @examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
 def list_(family: str, as_json: bool, **asked: Any) -> None:
@@ -144,7 +153,10 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
     else:
         print_out(listing.none)
     if listing.more:
-        print_out(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
+        print_out(
+            f"only the newest {len(listing.runs)} runs are listed; --limit N lists more runs, --limit 0 lists all",
+            err=True,
+        )
 
 
 def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
@@ -181,12 +193,12 @@ def _age(since: datetime.timedelta) -> str:
     return f"{seconds // 86400}d"
 
 
-@click.command(short_help="Show what a method, network, data set or diagnostic declares.")
+@click.command(short_help="Show the card of a method, network, data set or diagnostic.")
 @click.argument("name", shell_complete=shell_completion.family("methods"))
 @click.option(
     "--family",
     default="",
-    help="Where to search the name [methods first].",
+    help="Plug-in kind of NAME [all kinds are searched, methods first].",
     shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics"),
 )
 @JSON
@@ -263,9 +275,9 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     "--gone",
     multiple=True,
     metavar="MACHINE",
-    help="With --repair: close the runs of a machine or container that no longer exists and sent no heartbeats; repeatable.",
+    help="With --repair: end the runs of a machine or container that no longer exists, if they have no heartbeat; repeatable.",
 )
-@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to check [reports].")
+@click.option("--out", "pages", default="reports", metavar="FOLDER", help="Folder of pages to check [reports].")
 @STORE
 @JSON
 @examples(
@@ -293,7 +305,7 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @STORE
 @JSON
 @examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
@@ -312,13 +324,13 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
         if as_json or not _can_answer():
             raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
         _print_forgettable(workflow.forgettable(run_ids, store))
-        click.confirm("Move them to MLflow's bin?", abort=True)
+        click.confirm("Move these runs to MLflow's bin?", abort=True)
     forgotten = workflow.run_forget(run_ids, store)
     if as_json:
         print_json(forgotten)
         return
-    print_out(*(f"{run.run_id}: in MLflow's bin; bring it back: {run.restore}" for run in forgotten))
-    print_out("`mlflow gc` would delete them permanently; an audit lists them as deleted")
+    print_out(*(f"{run.run_id}: moved to MLflow's bin; to restore the run: {run.restore}" for run in forgotten))
+    print_out("`mlflow gc` deletes the runs in the bin permanently; an audit lists these runs as deleted")
 
 
 def _can_answer() -> bool:
@@ -372,7 +384,9 @@ class Action(click.Choice):
 
         if value not in ACTIONS and value in datasets.CATALOG.names():
             self.fail(
-                f"{value!r} is a data set: type `fa-registry data check {value}`, or list, where or fetch", param, ctx
+                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (also list, where or fetch)",
+                param,
+                ctx,
             )
         return super().convert(value, param, ctx)
 
@@ -430,15 +444,15 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print each path on a line, not in a table, so that the user can copy the path."""
     for row in rows:
         md5 = f", MD5 {row['md5']}" if row["md5"] else ""
-        print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
+        print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'present' if row['present'] else 'missing'}")
     if not rows:
         print_out("needs no files")
 
 
-@click.command(short_help="Create files of a new method, data set, study, ….")
+@click.command(short_help="Create the files of a new plug-in or study.")
 @click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
 @click.argument("name")
-@click.option("--out", default="", metavar="FOLDER", help="Where to create its folder [here].")
+@click.option("--out", default="", metavar="FOLDER", help="Parent folder of the new folder [the current folder].")
 @JSON
 @examples("new method my_rule", "new study my_study", "new diagnostic my_figure --out packages")
 def new(kind: str, name: str, out: str, as_json: bool) -> None:
@@ -461,7 +475,11 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
 
 @click.command(short_help="Watch the runs of a store, or of one study, while they train.")
 @click.option(
-    "--study", default="", metavar="NAME", help="Runs of this study.", shell_complete=shell_completion.studies()
+    "--study",
+    default="",
+    metavar="NAME",
+    help="Show only runs of this study.",
+    shell_complete=shell_completion.studies(),
 )
 @click.option(
     "--every",
@@ -469,11 +487,16 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     show_default=True,
     type=click.FloatRange(0.5, 3600),
     metavar="SECONDS",
-    help="Time between refreshes.",
+    help="Seconds between two refreshes.",
 )
 @click.option("--once", is_flag=True, help="Refresh once and exit, for scripts.")
 @click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="The newest N runs."
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Show the newest N runs.",
 )
 @STORE
 @JSON
@@ -527,7 +550,7 @@ def _watched_columns() -> list[str]:
 def _watched_cells(row: RunStatus) -> list[str]:
     from fa_registry.workflows.progress import duration
 
-    quiet = f", silent for {row.silent:.0f} s" if row.silent > QUIET else ""
+    quiet = f", no heartbeat for {row.silent:.0f} s" if row.silent > QUIET else ""
     return [
         row.run_id[:SHORT_ID],
         row.name,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--control",
     default="none",
     show_default=True,
-    help="none, frozen, shallow, or ladder_K (the last K blocks learn).",
+    help="none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
     shell_complete=shell_completion.choices("none", "frozen", "shallow", "ladder_"),
 )
 @SET
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, MOST_THREADS),
     default=1,
     show_default=True,
-    help="CPU threads; the last bits of results depend on it.",
+    help="Number of CPU threads. The last bits of results depend on this number.",
 )
 @DEVICE
 @TRAINING
@@ -106,8 +106,14 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @CLUSTER_OPTIONS
 @STUDY_OVERRIDES
 @TRAINING
-@click.option("--dry-run", is_flag=True, help="Print what would be trained and how long it would take; write nothing.")
-@click.option("--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no steps, give no estimate.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print which runs would be trained and an estimate of the time; train and write nothing.",
+)
+@click.option(
+    "--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no training steps and print no estimate."
+)
 @JSON
 @examples(
     "study digits --jobs 2",
@@ -248,7 +254,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     for name, error in result.failed.items():
         print_out("", f"{name} failed:", *error.split("\n"), err=True)
     if result.stopped:
-        print_out("stopped on request; the same command resumes from there", err=True)
+        print_out("stopped on request; the same command resumes the runs", err=True)
     return result.exit_code
 
 
@@ -270,9 +276,9 @@ def planned(plan: Plan, as_json: bool) -> int:
         from fa_registry.workflows.progress import duration
 
         print_out(
-            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all, "
-            f"{duration(plan.seconds_left_by_jobs)} for what is to train; "
-            f"one process: {duration(plan.seconds)} for all, {duration(plan.seconds_left)} for what is to train"
+            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all runs, "
+            f"{duration(plan.seconds_left_by_jobs)} for the runs to train; "
+            f"one process: {duration(plan.seconds)} for all runs, {duration(plan.seconds_left)} for the runs to train"
         )
     for setting in plan.settings:
         if setting.problem:

@@ -271,8 +271,8 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
 
 def _near_text(changed: int, total: int, apart: float) -> str:
     return (
-        f"except for {changed:,} of {total:,} numbers: their distance is {apart:.2g} of the distance from the initial weights, "
-        f"and that of two honest runs is at least {NEAREST_HONEST:g}"
+        f"except for {changed:,} of {total:,} numbers: the distance of the two runs is {apart:.2g} of their distance from the "
+        f"initial weights, but the distance of two honest runs is at least {NEAREST_HONEST:g}"
     )
 
 

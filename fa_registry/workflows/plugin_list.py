@@ -21,7 +21,7 @@ CATALOGS = {
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
 IMPORT_SECONDS = 60.0  # limit for the import of a package
-PART = "taken in by pages."  # description of a template that pages include
+PART = "a part that pages include."  # description of a template that pages include
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 

@@ -158,7 +158,7 @@ def probe(
     jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
     probed, firsts = Probe(), [sum(len(job.kinds) for job in jobs[:place]) for place in range(count)]
     names = [_name(one) for job in jobs for one in job.kinds]
-    title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most, longer on a busy machine"
+    title = f"timing {len(kinds)} kinds of runs, {count} at a time; expected time at most {budget:g} s, or more on a busy machine"
     with Progress(title, names, str) as progress:
 
         def receive(event: JobEvent) -> None:
@@ -202,7 +202,7 @@ def probing_steps(
 
 def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
     """Time one kind of run within `left` seconds, add the result to `probed`, and return it as text."""
-    used_up = "the time budget was already used up"
+    used_up = "the time limit was reached before this kind of run was timed"
     if left <= 0:
         probed.reasons[spec.identity] = used_up
         return f"not timed: {used_up}"
@@ -210,7 +210,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         card, splits = data.of(spec)
     except RegistryError as error:
         why = str(error).splitlines()[0]
-        probed.reasons[spec.identity] = f"its data cannot be read here: {why}"
+        probed.reasons[spec.identity] = f"the data set cannot be read on this machine: {why}"
         return f"not timed: {why}"
     try:
         task = build_task_from_splits(spec, device_of(spec.device_class), card, splits)
@@ -222,11 +222,11 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         return f"cannot be run: {error}"
     probed.wall, probed.cpu = probed.wall + stopwatch.wall, probed.cpu + stopwatch.cpu
     if found is None:
-        probed.reasons[spec.identity] = "its steps take too long for the time budget"
+        probed.reasons[spec.identity] = "a training step takes too long for the time limit"
         return f"not timed: {probed.reasons[spec.identity]}"
     probed.times[spec.identity] = found
     step = 1000 * found.training / batches(task)
-    return f"{step:.3g} ms a step, {found.measuring:.2g} s a measurement, {found.final:.2g} s at the end"
+    return f"{step:.3g} ms per step, {found.measuring:.2g} s per measurement, {found.final:.2g} s at the end of a run"
 
 
 class _Data:

@@ -180,5 +180,5 @@ class Progress:
         if event.kind == "failed":
             return f"FAILED: {event.value.strip().splitlines()[-1]}"
         if event.kind == "stopped":
-            return "stopped" + (f": {event.value}" if event.value else " before it began")
+            return "stopped" + (f": {event.value}" if event.value else " before the run began")
         return self._words(event.value)

@@ -86,18 +86,20 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
     """
     audit_run_id = run.tags.get(schema.TAG_REPORT, "")
     if not audit_run_id:
-        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
+        raise UsageError(
+            f"run {run.run_id} ({run.name}) was never audited; audit the run first: {_audit(run, edition)}"
+        )
     report = recorded_report(tracker, audit_run_id, _audit(run, edition))
     place = next((at for at, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
     if place is None:
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
+            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, but this audit did not judge the run"
         )
     setting = report.runs[place].record.spec.setting.identity
     if report.runs[place].record.digests != read_record(tracker, run).digests:
         raise UsageError(
-            f"run {run.run_id}: audit {audit_run_id} judged other files than the run has now; "
-            f"judge it again: {_audit(run, edition)}"
+            f"run {run.run_id}: the files of the run were changed after audit {audit_run_id}; "
+            f"audit the run again: {_audit(run, edition)}"
         )
     judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
     for other in report.opinions:
@@ -128,7 +130,7 @@ def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> Non
     found = check_record(tracker, tracker.get(record.run_id), record)
     if found.state == "mismatch":
         raise IntegrityError(
-            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit it again"
+            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit the run again"
         )
 
 
@@ -147,14 +149,14 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
     ]
     if wrong:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} but judged by other limits: "
+            f"run {run.run_id}: the newest audit names edition {signature(opinion.edition)} but used other thresholds: "
             f"{', '.join(wrong)}"
         )
     again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
-            f"but that edition judges the report's own metrics as {again.label}"
+            f"run {run.run_id}: the newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
+            f"but judging the metrics in the report again by this edition gives {again.label}"
         )
 
 
@@ -171,8 +173,9 @@ def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -
             return judge
     names = ", ".join(signature(judge) for judge in judged_by)
     raise UsageError(
-        f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
-        f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
+        f"run {run.run_id} ({run.name}): expected a verdict by edition "
+        f"{signature(wanted) if wanted else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "
+        f"audit the run first: {_audit(run, edition)}"
     )
 
 
@@ -307,7 +310,7 @@ def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
     copied = model_folder.fill_folder(folder, paths)
     changed = [FILES[name] for name, digest in copied.items() if digest != card.digests[name]]
     if changed:
-        raise IntegrityError(f"run {card.run_id}: {', '.join(changed)}: not the file that was recorded")
+        raise IntegrityError(f"run {card.run_id}: {', '.join(changed)}: the content differs from the recorded digest")
 
 
 def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
@@ -352,11 +355,13 @@ def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
     problems = []
     if name and not NAME.fullmatch(name):
         problems.append(
-            f"name: expected at most 200 letters, digits, blanks and _.+=()-, a letter or digit first, found {name!r}"
+            f"name: expected at most 200 letters, digits, spaces and _.+=()-, beginning with a letter or digit, found {name!r}"
         )
     for alias in aliases:
         if not ALIAS.fullmatch(alias) or RESERVED.fullmatch(alias):
-            problems.append(f"alias: expected letters, digits, _ and -, but not latest or v3, found {alias!r}")
+            problems.append(
+                f"alias: expected letters, digits, _ and -, but no reserved name such as latest or v3, found {alias!r}"
+            )
     if despite is not None and not despite.strip():
         problems.append("despite: expected a reason, found none")
     if despite and len(despite) > MAX_REASON:
@@ -369,11 +374,11 @@ def check_finished(run: StoredRun) -> None:
     """Raise UsageError if the run is not a training run that was trained to its end."""
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if run.tags.get(schema.TAG_KIND) != "run":
-        raise UsageError(f"run {run.run_id} ({run.name}) is no training run: it has no weights to promote")
+        raise UsageError(f"run {run.run_id} ({run.name}) is not a training run and has no weights to promote")
     if status not in schema.FINISHED_STATUSES:
         raise UsageError(
             f"run {run.run_id} ({run.name}): {schema.TAG_STATUS}: expected {' or '.join(schema.FINISHED_STATUSES)}, "
-            f"found {status}; only a run that was trained to its end is promoted"
+            f"found {status}; only a run that was trained to its end can be promoted"
         )
 
 
@@ -389,7 +394,9 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
-        raise IntegrityError(f"run {run.run_id} ({run.name}): its recorded files have the status {record.status}")
+        raise IntegrityError(
+            f"run {run.run_id} ({run.name}): the recorded files show that it was not trained to its end: status {record.status}"
+        )
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
     return record
@@ -412,13 +419,15 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             by = describe_edition(opinion.edition)
             against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
-                f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
-                'to promote it nevertheless, give a reason, which is kept with the model: --override-reason "reason"'
+                f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {by} and is not promoted. "
+                'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
                 + "".join(f"\n  - {finding.sentence}" for finding in against)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --override-reason is not needed")
+        raise UsageError(
+            f"run {run.run_id} ({run.name}) has the verdict {verdict.label}, which needs no reason; omit --override-reason"
+        )
     return PromotionOverride(reason.strip(), author or _user())
 
 
@@ -433,7 +442,9 @@ def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
     ]
     if lies:
         by = f" by {describe_edition(deciding.edition)}" if own else ""
-        problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}{by}" for alias in lies]
+        problems = [
+            f"alias: {alias!r} is a verdict, but the verdict of this run is {verdict.label}{by}" for alias in lies
+        ]
         raise InvalidFields("promote", problems)
 
 
@@ -474,7 +485,9 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container's uid may have no name
-        raise UsageError("despite: this user has no name; name the person who decides with --author NAME") from error
+        raise UsageError(
+            "despite: the login name of this user is unknown; give the name of the person who decides with --author NAME"
+        ) from error
 
 
 # The card of a promoted model in Markdown, from its record; all text from outside is escaped.
@@ -532,9 +545,9 @@ def _facts(card: ModelCard, name: str) -> Iterator[str]:
     reason = f": {markdown_text(card.accuracy.reason)}" if card.accuracy.reason else ""
     yield f"- test accuracy: {reading(card.accuracy, 'pct')}{reason} (run {markdown_text(card.run_id)})"
     yield f"- run: {markdown_text(card.run_name)}; audit run {markdown_text(card.audit_run_id)}"
-    yield f"- figures {markdown_text(card.integrity.state)}: {markdown_text(details)}"
+    yield f"- metrics {markdown_text(card.integrity.state)}: {markdown_text(details)}"
     yield f"- specification: {card.identity}"
-    yield f'- to load it: fa\\_registry.load\\_model("models:/{markdown_text(name)}/VERSION")'
+    yield f'- to load the model: fa\\_registry.load\\_model("models:/{markdown_text(name)}/VERSION")'
 
 
 def _opinion(opinion: Opinion) -> Iterator[str]:

@@ -145,7 +145,11 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
     chosen = chosen_runs(tracker, runs, measuring)
     if chosen:
-        LOG.info("%d runs are trained again to their end; --nonce %s repeats the choice", len(chosen), measuring.nonce)
+        LOG.info(
+            "%d runs are trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
+            len(chosen),
+            measuring.nonce,
+        )
     return dataclasses.replace(measuring, whole=chosen)
 
 
@@ -350,7 +354,7 @@ def _run(
 
         run_all(runs, work, processes, stop, receive)
     if len(gathered) < len(runs):
-        raise Interrupted("stopped while runs were recomputed; nothing was judged")
+        raise Interrupted("stopped while runs were recomputed; no run was judged")
     return [gathered[index] for index in range(len(runs))]
 
 

@@ -39,7 +39,9 @@ def asked_nonce(typed: str) -> str:
         ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
     """
     if typed and not NONCE.fullmatch(typed):
-        raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
+        raise ValueError(
+            f"expected 1 to 64 hexadecimal digits, e.g. the nonce of an earlier audit, found {typed[:80]!r}"
+        )
     return typed.lower() or drawn_nonce()
 
 

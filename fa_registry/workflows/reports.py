@@ -37,7 +37,7 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
         store: MLflow tracking URI.
     """
     if file and study:
-        raise UsageError("report one of REPORT or --study; found both")
+        raise UsageError("expected either REPORT or --study, found both")
     problems: list[str] = []
     checked_pages(pages, problems)
     if problems:
@@ -62,7 +62,7 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} creates one")
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {again} audits the study")
     report = recorded_report(tracker, audits[0].run_id, again)
     _warn_of_changed_pages(tracker, audits[0], again)
     return audits[0], report
@@ -76,8 +76,8 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> No
         check_audit_pages(tracker, audit)
     except IntegrityError as error:
         LOG.warning(
-            "%s. The pages in the store are not those that the audit wrote; the pages rendered now are made from its recorded "
-            "report. %s writes correct pages to the store",
+            "%s. The pages in the store differ from the pages that the audit wrote. The pages that are "
+            "rendered now come from the recorded report of the audit. %s writes correct pages to the store",
             error,
             again,
         )
@@ -117,7 +117,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit the runs again: {again}")
     from fa_registry.tracking.page_digests import check_audit_pages  # slow, because it imports torch
 
     check_audit_pages(tracker, audit, [REPORT])
@@ -134,7 +134,9 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
 def existing(file: str) -> Path:
     """Return the path of a report; raise UsageError if the file does not exist."""
     if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
-        raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study reads it from the store")
+        raise UsageError(
+            f"{file}: no such file; `fa-registry audit` writes a report; with --study NAME, the store is read instead"
+        )
     return Path(file)
 
 
@@ -172,14 +174,14 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
         judged = [one.run_id for one in opinion.judgements]
         if judged != ids:
             at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
-            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
-            yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
+            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} is expected"
+            yield f"opinions[{place}].judgements: expected the runs of the report in the same order, found {found}"
 
 
 def _other_schema(found: int) -> str:
     if found < SCHEMA:
-        return "an older release wrote it: audit its runs again with this one, or read it with that one"
-    return "a newer release wrote it: update fa_registry"
+        return "an older release wrote the report; audit the runs again with this release, or read it with the older release"
+    return "a newer release wrote the report; update fa_registry"
 
 
 DIFFERENT = 1  # as the exit code of diff(1)
@@ -209,7 +211,9 @@ def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
     """Return the report in a file or folder, or append an error to `problems` and return None."""
     path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
-        problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")
+        problems.append(
+            f"{field}: expected an audit.json, or a folder that contains an audit.json; there is no file {path}"
+        )
         return None
     try:
         return load_report(path)

@@ -64,10 +64,10 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
         if code not in rules:
             problems.append(f"stop_on: {unknown_name_text(f'rule of edition {loaded.name}', code, rules)}")
         elif not is_watchable(rules[code]):
-            can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none of this edition"
+            can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none"
             problems.append(
-                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or metrics that "
-                f"are measured at the end; expected of edition {loaded.name}: {can}"
+                f"stop_on: {code} cannot be judged during training: the rule needs a control, other seeds, or metrics that "
+                f"are measured at the end; expected rules of edition {loaded.name}: {can}"
             )
     return MonitoredRules(loaded, codes)
 

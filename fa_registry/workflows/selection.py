@@ -69,7 +69,7 @@ def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
         selection = _by_study(tracker, chosen)
     elif chosen.experiment:
         runs = tracker.search({schema.TAG_KIND: "run"}, chosen.experiment)
-        selection = _sorted_out(tracker, runs, f"every run of experiment {chosen.experiment}")
+        selection = _sorted_out(tracker, runs, f"all runs of experiment {chosen.experiment}")
     else:
         runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in chosen.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
@@ -93,11 +93,15 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
         return start
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
     if not ids:
-        raise UsageError(f"run {shortened(start)!r}: no run's id begins like this; `fa-registry list runs` lists them")
+        raise UsageError(
+            f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
+        )
     if len(ids) > 1:
         more = ", …" if len(ids) > NAMED else ""
         named = ", ".join(ids[:NAMED]) + more
-        raise UsageError(f"run {start!r}: {len(ids)} runs begin like this: {named}; give more characters of the id")
+        raise UsageError(
+            f"run {start!r}: {len(ids)} run ids begin with these characters: {named}; give more characters"
+        )
     return ids[0]
 
 
@@ -122,14 +126,16 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
     others = sum(len(runs) for runs in by_identity.values())
     if ahead := [run for run in tagged if is_ahead(run)]:
         remarks.append(
-            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}: the clock of their machine was wrong. "
-            "Among several runs of one specification they count as the oldest."
+            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}, because the clock of "
+            "their machine was wrong. If a specification has several runs, the runs with such a start time count as the oldest."
         )
     if superseded:
-        remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
+        remarks.append(
+            f"{superseded} older runs have the same specifications as audited runs; only the newest run of each was audited."
+        )
     if others:
         remarks.append(
-            f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
+            f"{others} runs have the tag of study {study.name} but other specifications than requested, and were not audited."
         )
     asked = _asked(study, chosen.overrides)
     choice = SelectionSummary(study.name, asked, others, superseded)
@@ -169,12 +175,12 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
         trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
     except ValueError as error:
         raise IntegrityError(
-            f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}; the runs are intact, "
-            "choose them by --experiment or --run"
+            f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}. The runs of the study are intact; "
+            "select them with --experiment or --run"
         ) from error
     text = trained_variant.twin.description
     return trained_variant, [
-        f"No run of study {study.name} as written is finished here; its study variant {text} was audited."
+        f"The store has no finished run of the unchanged study {study.name}; the study variant {text} was audited instead."
     ]
 
 
@@ -265,7 +271,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
             return make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
             held = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
-            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
+            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, but the files have the status {record.status}"
             return _of_record(replace(record, integrity=held), "integrity", lie)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
@@ -482,7 +488,7 @@ def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
     last = _read(tracker, run, schema.MEASUREMENTS, Measurements)
     whole = provenance.get("epochs_run") == spec.epochs or (last is not None and has_diverged(last))
     if provenance and last is not None and whole:
-        return f"trained to its end by its files, {status} by its tag", True
+        return f"trained to its end according to its files, {status} according to its tag", True
     return status, False
 
 

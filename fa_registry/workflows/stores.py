@@ -60,13 +60,13 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
         others = ", ".join(dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment))
         if study and others:
             LOG.warning(
-                "MLflow's page shows only the %d of %d runs of study %s in experiment %s; the others are in %s: "
-                "--experiment adds new runs to a given experiment",
+                "MLflow's page shows only the %d of %d runs of study %s that are in experiment %s. The other runs are in %s. "
+                "To log new runs in one experiment, use --experiment",
                 *(len(shown), len(runs), study, runs[0].experiment, others),
             )
         return tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, shown, about)) if runs else ""
     except StoreError as error:
-        LOG.warning("no view for MLflow's pages: %s", error)
+        LOG.warning("the view for MLflow's pages could not be written: %s", error)
         return ""
 
 

@@ -297,7 +297,7 @@ def _already_there(
 
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
     early = len(result.stopped_early)
-    state = f"complete or stopped early as asked ({early})" if early else "complete"
+    state = f"complete, or stopped early as requested ({early})" if early else "complete"
     count = len(study.specs)
     LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
     if adopted:
@@ -443,7 +443,7 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
         if missing and _has_classes(specs[0]):
             problems.append(
                 f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
-                f"{', '.join(rules)} of edition {edition.name} cannot be judged without"
+                f"{', '.join(rules)} of edition {edition.name} cannot be judged without this control"
             )
     return problems
 

@@ -61,7 +61,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
     with stop_on_signal() as stop:
         supervise(runs, job, processes, stop, receive)
     if len(found) < len(runs):
-        raise Interrupted("stopped while third-party diagnostics measured the runs; nothing was judged")
+        raise Interrupted("stopped while third-party diagnostics measured the runs; no run was judged")
     return [found[place] for place in range(len(runs))]
 
 

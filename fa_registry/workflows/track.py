@@ -39,9 +39,9 @@ LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # metrics that a loop may report in addition to the test accuracy
 NO_ACCURACY = "no test accuracy was given"
 NO_ONE_CALLED = (
-    "the loop ended without a call of run.epoch(): nothing was measured after its start, and the run is not complete"
+    "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
-STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
+STATED = "the author of the loop reported method, seed, data set, accuracies and losses; the author's function returned the credit"
 DRAWS = 20  # number of random feedback samples of the null, as for a built-in training loop
 
 
@@ -117,7 +117,9 @@ class TrackedRun:
             InvalidFields: lists all invalid arguments.
         """
         if self._writer is None:
-            raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
+            raise UsageError(
+                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found one outside"
+            )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)
         checks.problems += [unknown_name_text("figure", name, FIGURES) for name in figures if name not in FIGURES]
@@ -139,7 +141,9 @@ class TrackedRun:
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):
-            self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) resumes from there")
+            self._writer.interrupt(
+                f"interrupted after epoch {self.done}; track(…, resume=True) continues with the next epoch"
+            )
         elif error is not None:
             self._writer.fail(error)
         elif not self.done:
@@ -307,7 +311,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
 
 def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
     texts = {"method": method, "dataset": dataset, "study": study}
-    problems = [] if method else ["method: expected the name of the rule"]
+    problems = [] if method else ["method: expected the name of the method, found none"]
     problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
     for name, number in (("seed", seed), ("epochs", epochs)):
         least, most = INTEGERS[name]
@@ -327,13 +331,16 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
         return [f"control: expected True, False or a list of names, found {control!r}"]
     if isinstance(model, nn.Module) and frozen_blocks(model):
         return [
-            "control: expected a model that is not frozen, found one inside frozen_control; use only one of the two"
+            "control: expected a model that is not frozen, found one frozen by frozen_control; "
+            "use only one of control and frozen_control"
         ]
     distributed = torch.distributed
     is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if is_one_of_many or "DistributedDataParallel" in wrappers:
         advice = "use frozen_control in every process, before the model is wrapped"
-        return [f"control: expected a model of one process, found one of several, whose others would train; {advice}"]
+        return [
+            f"control: expected a model that one process trains, found a model that several processes train; {advice}"
+        ]
     return []
 
 
@@ -343,7 +350,11 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
         built = structure(from_factory(factory))
     except UsageError as error:
         return [str(error)]
-    return [] if built == structure(_inner(network)) else [f"factory {factory!r}: its model has other weights"]
+    return (
+        []
+        if built == structure(_inner(network))
+        else [f"factory {factory!r}: expected a model like the trained one, found other names or shapes of weights"]
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -368,7 +379,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
     sealed = (
         {"script": script.name, "sha256": jsonio.file_digest(script)}
         if script.is_file()
-        else {"script": "no file: typed in"}
+        else {"script": "no file (interactive session)"}
     )
     return {
         **sealed,

@@ -270,8 +270,8 @@ def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
     with suppress(OSError):
         if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
-            return f"This run is saved after epoch {trainer.epoch}, and resumes from there"
-    return "The current state could not be saved; the run will resume from its last resume file or restart"
+            return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
+    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts it"
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
@@ -478,7 +478,7 @@ def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracke
     """Train the job with an executor; return the result, or raise the error of the job."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
-        raise Interrupted(end.value or "stopped before it began")
+        raise Interrupted(end.value or "stopped before the run began")
     if end.kind == "failed":
         close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # runs of a killed process
         failure = RegistryError(end.value)
@@ -559,7 +559,7 @@ def kept_text(specs: Sequence[RunSpec], states: int) -> str:
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
     most = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
     count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
-    return f"keeps {count} states of at most {most / 2**20:,.1f} MiB a run"
+    return f"keeps {count} training states of at most {most / 2**20:,.1f} MiB each per run"
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:

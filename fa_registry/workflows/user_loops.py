@@ -29,7 +29,7 @@ from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
-REPORTED = "accuracy, losses and all metrics of its credit are as its author reported them"
+REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
 # metrics that need no gradient
 OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max", "h_L"}
 
@@ -51,7 +51,9 @@ def from_factory(path: str) -> nn.Module:
             f"factory {path!r}: {type(error).__name__}: {error}; expected package.module:function"
         ) from error
     if not isinstance(model, nn.Module):
-        raise UsageError(f"factory {path!r}: expected it to build an nn.Module, found a {type(model).__name__}")
+        raise UsageError(
+            f"factory {path!r}: expected a function that returns an nn.Module, found one that returns a {type(model).__name__}"
+        )
     return model
 
 
@@ -63,9 +65,13 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"
+    why = (
+        f"the auditor did not trust the model factory {factory} (--factory)"
+        if factory
+        else "the run names no model factory"
+    )
     if not factory or factory not in factories:
-        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are as measured during training; {why}"
+        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are not recomputed, because {why}"
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
         )

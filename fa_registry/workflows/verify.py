@@ -68,7 +68,7 @@ def run_verify(
     """Verify a report, a bundle or selected runs, see `api.verify`."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
-        raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
+        raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(given) or 'none'}")
     is_bundle = report_file.endswith(BUNDLE)
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
@@ -106,7 +106,7 @@ def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]
     if not record:
         state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
         return Verification(run.run_id, run.name, Integrity(state, (gathered.exclusion.reason,)))
-    pages, check = {}, Check(PAGES, "agrees", "those that audits attached are unchanged")
+    pages, check = {}, Check(PAGES, "agrees", "the pages that audits attached are unchanged")
     try:
         pages = check_run_pages(tracker, run)
     except IntegrityError as error:
@@ -155,7 +155,7 @@ def _audit(
         audit = tracker.get(audit_id) if audit_id else None
         if audit is None:
             named = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
-            raise UsageError(f"no audit of this store gives the values of the tags {schema.TAG_VERDICT} of {named}")
+            raise UsageError(f"no audit in this store wrote the verdict tags {schema.TAG_VERDICT} of {named}")
         report = recorded_report(tracker, audit_id, "fa-registry audit")
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
@@ -190,7 +190,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
     """Check the verdict tags of a run and its attached pages, which are compared with the files in `out`."""
     wrong = verdict_tag_differences(notes.sources.report, run)
-    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")
+    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"the tags agree with audit {audit.run_id}")
     if out is not None:
         found = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
         outcome = {"verified": "agrees", "mismatch": "differs"}.get(found.state, "not possible")
