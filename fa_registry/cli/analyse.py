@@ -56,7 +56,7 @@ def analyse(
 ) -> None:
     """Answer one question about many judged runs.
 
-    Prints a table, and writes a JSON file, a CSV file and a figure.
+    The command prints a table, and writes a JSON file, a CSV file and a figure.
 
     NAME is {names}, or all. `fa-registry list analyses` prints the question of each analysis.
 
@@ -160,7 +160,7 @@ def _count(value: float) -> str:
 
 
 def _shown(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """Return the columns and the title; if all rows have the same setting, it is in the title."""
+    """Return the columns and the title; a setting that all rows have in common is only in the title."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), table.title

@@ -78,8 +78,8 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
     """Recompute the metrics of runs, judge the runs, and write a report.
 
-    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a run is incomplete, or a file or metric differs from what
-    was recorded.
+    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a verdict is INCOMPLETE, a run cannot be judged, or a file or
+    metric differs from what was recorded.
     """
     result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
     audited(result, as_json)
@@ -259,7 +259,7 @@ def _judged(report: AuditReport) -> None:
 
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
-    """Print which frozen controls are not confirmed by a replay, with the reason."""
+    """Print the frozen controls that are not proven to be frozen, with the reasons."""
     from fa_registry.reporting.report_values import Frozen, control_rows, control_text
 
     frozen, by_reason = Frozen.of(report), {}
@@ -272,7 +272,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 
 def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
-    """Yield each text on what the replays confirm, with the methods that the text describes."""
+    """Yield each result of the replays as text, with the methods that have this result."""
     from fa_registry.protocol.replay_summary import proof
 
     alike: dict[str, dict[str, None]] = {}

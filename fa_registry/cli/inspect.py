@@ -169,7 +169,6 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
-    """Return the cells of a run by column."""
     seed, accuracy = run["seed"], run["accuracy"]
     options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
     return {
@@ -252,7 +251,7 @@ def _option(option: Any) -> str:
 def show(run_id: str, store: str, as_json: bool) -> None:
     """Show specification, metrics and provenance of one run.
 
-    The metrics are shown for each site. RUN_ID is an id of a run, or the first characters of an id.
+    The metrics are shown for each site. RUN_ID is a run id, or the first characters of a run id.
     """
     from fa_registry.workflows import inspect_runs
 
@@ -312,8 +311,8 @@ def _state(row: Mapping[str, Any]) -> str:
 def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
     """Move runs to MLflow's bin after confirmation, and print the command that restores each run.
 
-    RUN is an id of a run, or the first characters of an id. An audit still lists a run in the bin as deleted. `mlflow gc`
-    deletes the runs in the bin permanently.
+    RUN is a run id, or the first characters of a run id. An audit still lists a run in the bin as deleted. `mlflow gc` deletes
+    the runs in the bin permanently.
 
     The command refuses to move a run that is still training, an audit, the run of a study that has runs, and a run whose
     weights are a registered model.

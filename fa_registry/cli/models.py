@@ -148,10 +148,10 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
 def promote(as_json: bool, **arguments: Any) -> None:
     """Register the final weights of an audited run as a model version, with the verdict.
 
-    RUN is an id of a run, or the first characters of an id. First, the metrics of the run are recomputed as in `verify`.
+    RUN is a run id, or the first characters of a run id. First, the metrics of the run are recomputed as in `verify`.
 
-    A version contains safetensors files, the specification and a model card. It contains no pickle and no MLflow flavour: load it
-    with fa_registry.load_model("models:/NAME@alias").
+    A version contains safetensors files, the specification and a model card, but no pickle and no MLflow flavour. To load a
+    version, call fa_registry.load_model("models:/NAME@alias").
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
     """

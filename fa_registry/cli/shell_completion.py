@@ -20,7 +20,7 @@ def family(name: str, home: str = "") -> Complete:
 
     Args:
         name: plug-in kind, e.g. `methods`.
-        home: package of the built-in plug-ins, if it is not `name`.
+        home: package of the built-in plug-ins, if the package is not called `name`.
     """
     return _offering(lambda: _members(name, home))
 

@@ -63,7 +63,7 @@ def print_page(address: str) -> None:
 def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:
     """Print a table on standard output, fitted to the width of the terminal.
 
-    If standard output is not a terminal, the width is in the environment variable COLUMNS, or else UNKNOWN_WIDTH.
+    If standard output is not a terminal, the width is the value of the environment variable COLUMNS, or else UNKNOWN_WIDTH.
 
     If the table is too wide, first the frame is omitted, then cells are wrapped between words. If even the longest words do
     not fit, each row is printed as a list of its cells.
@@ -91,7 +91,6 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
 
 
 def _shown(cells: Sequence[TerminalCell]) -> list[str]:
-    """Return the text of the cells, with each line of a cell that has several lines on its own line."""
     return ["\n".join(map(escape_to_one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
@@ -105,7 +104,7 @@ def _longest_line(cell: str) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns, after reducing the widest columns until the table fits into `room`."""
+    """Return the widths of the columns, with the widest columns reduced until all fit into `room`."""
     widths = [min(room, max(map(_longest_line, column))) for column in columns]
     while sum(widths) > room:
         widest = max(

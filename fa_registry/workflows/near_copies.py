@@ -50,7 +50,7 @@ MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
 
 @dataclass(frozen=True)
 class _Trained:
-    """A run with digests of its trained tensors, a sample of its weights, and how far the sample moved."""
+    """A run with digests of its trained tensors, a sample of its weights, and the sample's median change."""
 
     record: RunRecord
     digests: Mapping[str, str]
@@ -66,8 +66,7 @@ def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dic
     initial weights cannot be computed on this machine, the initial weights of the other run are used.
 
     Returns:
-        Run id → id of a run with almost equal weights → text that describes which weights are equal. Each pair is listed
-        under both run ids.
+        For each run of a pair: run id → {id of the other run → text that describes which weights are equal}.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
@@ -95,7 +94,7 @@ def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
 
 
 def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
-    """Return SAMPLED weights at random positions, the same positions for all networks of these shapes."""
+    """Return SAMPLED weights at pseudorandom positions, which depend only on `shapes`."""
     every = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
     generator = torch.Generator().manual_seed(int(shapes[:15], 16))
     return every[torch.randint(len(every), (SAMPLED,), generator=generator)].double().numpy()
@@ -157,7 +156,7 @@ def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> 
 
 
 def _has_moved(held: Tensor, initial: Tensor) -> bool:
-    """Return whether a tensor changed by more than a factor, because weight decay only scales a tensor."""
+    """Return whether the direction of a tensor changed, because weight decay changes only the length."""
     held, initial = held.double(), initial.double()
     shrunk = initial * (held @ initial / (initial @ initial))
     return bool((held - shrunk).norm() > MOVED * held.norm())
@@ -176,10 +175,12 @@ def _digest(tensor: Tensor) -> str:
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
     """Return the largest distance over all tensors that both runs trained.
 
-    The distance of a tensor is median |a − b| / median |a − a₀|, with a in the first run, b in the second run and a₀
-    initially. If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is enlarged in proportion: two
-    methods with the same first step differ only in second order. The distance is infinite if the common trained tensors
-    have fewer than SAMPLED entries in total.
+    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
+    are the initial weights.
+
+    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is enlarged in proportion, because two methods
+    with the same first step differ only in second order. The distance is infinite if the tensors that both runs trained have
+    fewer than SAMPLED entries in total.
 
     Args:
         one, other, initial: final weights of two runs and their initial weights, by tensor name.
@@ -203,7 +204,7 @@ def _apart(one: Tensor, other: Tensor, initial: Tensor) -> float:
 def may_be_near(one: RunSpec, other: RunSpec) -> bool:
     """Return whether two honest runs of these specifications may have almost equal weights.
 
-    Such a pair is not reported. This is the case if:
+    Such pairs of runs are not reported. Honest runs may have almost equal weights if:
 
     - both runs are adopted, because models may be fine-tuned from one file; or
     - method, seed, control, architecture and data set are equal, so only numerical options differ; or
@@ -277,7 +278,10 @@ def _near_text(changed: int, total: int, apart: float) -> str:
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
-    """Return the pairs of runs with close samples, comparing only neighbours in the order of one weight."""
+    """Return the pairs of runs with close samples.
+
+    The runs are sorted by one sampled weight, and only neighbours are compared. This is repeated for KEYS sampled weights.
+    """
     if len(runs) < 2:
         return []
     samples = np.stack([run.sample for run in runs])

@@ -120,7 +120,7 @@ class RemeasureOptions:
         jobs: number of processes that recompute runs. 0 means one process per core, if this saves time.
         replay: which training steps are replayed: `auto`, `all`, `off`, or a number of steps of every run.
         device: GPU that recomputes runs that were trained on a GPU, e.g. `cuda:1`.
-        executor: executor that recomputes the runs. If empty, they are recomputed on this machine.
+        executor: executor that recomputes the runs. If empty, the runs are recomputed on this machine.
         cluster: resources to request from the executor's cluster.
         factories: trusted functions that build the models of user-supplied loops, see workflows.user_loops.
         nonce: hexadecimal digits that determine which runs `auto` replays completely. If empty, a random nonce is used.

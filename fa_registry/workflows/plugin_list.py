@@ -28,7 +28,7 @@ FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 def check_plugin_imports(*families: str) -> None:
     """Import each third-party plug-in in a separate process, and disable a plug-in whose import fails.
 
-    An import also fails if it takes longer than IMPORT_SECONDS.
+    An import that takes longer than IMPORT_SECONDS also counts as failed.
 
     Args:
         families: plug-in kinds to check, keys of PLUGGED.

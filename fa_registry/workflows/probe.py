@@ -201,7 +201,7 @@ def probing_steps(
 
 
 def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
-    """Time one kind of run within `left` seconds, add the result to `probed`, and return it as text."""
+    """Time one kind of run within `left` seconds, add the times to `probed`, and return them as text."""
     used_up = "the time limit was reached before this kind of run was timed"
     if left <= 0:
         probed.reasons[spec.identity] = used_up
@@ -237,7 +237,6 @@ class _Data:
         self._known: tuple[str, DatasetCard, Splits] | None = None
 
     def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits]:
-        """Return the card of the data set, and its splits on the run's device."""
         if self._known is None or self._known[0] != spec.dataset:
             self._known = None  # frees the memory before the next data set is loaded
             dataset = uncached(datasets.get(spec.dataset))

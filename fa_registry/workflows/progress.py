@@ -161,7 +161,7 @@ class Progress:
             self._report(index, fired_text(news))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
-        """Return whether to log a line: at the first epoch, every n-th epoch, or after SECONDS_APART."""
+        """Return whether to log a line: at the first epoch, every n-th epoch, or after SECONDS_APART seconds."""
         now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
         due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
         if due:

@@ -135,10 +135,9 @@ def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> Non
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
-    """Raise IntegrityError if the report's verdict is not that of the built-in edition.
+    """Raise IntegrityError if the report's verdict differs from the verdict of the built-in edition.
 
-    The thresholds in the report must be those of the edition. If the edition judges the report's metrics again, the verdict
-    must be the same.
+    The thresholds in the report must be those of the edition. Judging the report's metrics again must give the same verdict.
     """
     edition = load_edition(opinion.edition.name, {code: float(at) for code, at in opinion.edition.overrides.items()})
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
@@ -432,9 +431,9 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
 
 
 def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
-    """Raise InvalidFields if an alias is a verdict word that differs from the model's verdict.
+    """Raise InvalidFields if an alias names a verdict that is not the model's verdict.
 
-    If the deciding edition is not built in, every verdict word is refused.
+    If the deciding edition is not built in, all names of verdicts are refused as aliases.
     """
     verdict, own = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
     lies = [

@@ -1,4 +1,7 @@
-"""Random choice of the runs that an audit trains a second time completely, and the records to compare."""
+"""Random choice of the runs that an audit replays completely, and the data to compare with a replay.
+
+To replay a run completely means to train its specification a second time, to the end.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,8 @@ def asked_nonce(typed: str) -> str:
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
     """Return the ids of the runs that the audit replays completely.
 
-    With `replay="all"`, these are all runs that were trained here. With `replay="auto"`, these are one run per group and all
-    frozen controls. Otherwise, and if `trust_logged` is set, the result is empty.
+    With `replay="all"`, these are all runs. With `replay="auto"`, these are one run per group and all frozen controls. Adopted
+    runs are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
@@ -64,7 +67,7 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def ranked(nonce: str, *names: object) -> str:
-    """Return a pseudorandom sort key, the SHA-256 of the nonce and the names."""
+    """Return a pseudorandom sort key: the SHA-256 of the nonce and the names."""
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
@@ -149,7 +152,6 @@ def _text(reading: Reading | None) -> str:
 
 
 def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's specification, or None if its file cannot be read."""
     try:
         path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
         return read_spec(path) if path else None

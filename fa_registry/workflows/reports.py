@@ -108,7 +108,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     """Return the report of an audit run after comparing the report with its recorded digest.
 
     Args:
-        audit_run_id: MLflow run of the audit.
+        audit_run_id: id of the MLflow run of the audit.
         again: command that repeats the audit, for the error message.
 
     Raises:

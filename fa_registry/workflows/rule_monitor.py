@@ -29,12 +29,12 @@ class MonitoredRules:
 
     @property
     def by(self) -> str:
-        """Name and digest of the edition for a tag, or an empty string."""
+        """Value of the tag TAG_FIRST_FIRE_BY: the edition's name and digest, or an empty string."""
         return signature(self.edition.reference) if self.edition else ""
 
     @property
     def wish(self) -> str:
-        """Codes of the rules that may end a run, with the edition, for a tag, or an empty string."""
+        """Value of the tag TAG_STOP_ON: the rules that may end a run, or an empty string."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:

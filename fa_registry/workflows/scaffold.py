@@ -101,7 +101,6 @@ def _package(kind: str, name: str) -> Mapping[str, str]:
 
 
 def _named(text: str, kind: str, name: str) -> str:
-    """Replace the placeholders in the text of a template."""
     family = FAMILIES[kind][0] if kind in FAMILIES else ""
     named = text.replace("FAMILY", family).replace("KIND", kind)
     camel = "".join(part.capitalize() for part in name.split("_"))

@@ -302,8 +302,8 @@ def is_hidden(run: StoredRun) -> bool:
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
     """Return the specification in the run's spec.json, or None.
 
-    The result is None if the file is missing or unreadable, or if the identity differs from the run's tag. Then the audit
-    uses only the tags of the run; another check reports the error.
+    The result is None if the file is missing or unreadable, or if the specification is not the one that the run's tag names. In
+    these cases the audit uses only the tags of the run, and another check reports the error.
     """
     spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
@@ -468,7 +468,7 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[st
 
 
 def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that are equal in all settings that differ by at most 1 % in some numbers."""
+    """Return the parameters by which runs of this setting and of similar settings are searched."""
     names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
     return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 

@@ -103,9 +103,9 @@ def trash_launcher_run(command: str) -> None:
 
 
 def registry_folder(store: str) -> Path:
-    """Return the folder `.fa_registry` for temporary files.
+    """Return the folder `.fa_registry` for files that are not part of the store, e.g. resume files.
 
-    It is next to the database of a sqlite store. For other stores it is in the current folder.
+    The folder is next to the database of a sqlite store. For other stores, the folder is in the current folder.
     """
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"

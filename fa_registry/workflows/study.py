@@ -171,7 +171,7 @@ def run_study(
 
 
 def _rotated_specs(specs: list[RunSpec]) -> list[RunSpec]:
-    """Return the specifications, rotated by a random number so that workers begin with different ones."""
+    """Return the specifications in rotated order, beginning with a random one."""
     first = random.randrange(len(specs))
     return specs[first:] + specs[:first]
 
@@ -277,7 +277,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 def _already_there(
     study: Study, tracker: MlflowTracker, watch: MonitoredRules, force: bool, keep_trained: bool
 ) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
-    """Return the finished runs, the specifications without one, and all runs by specification."""
+    """Return the finished runs, the specifications without a finished run, and all runs by specification."""
     result, todo = StudyResult(study.name), []
     attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
@@ -308,7 +308,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 
 
 def _marks(study: Study) -> dict[str, str]:
-    """Return the tags with the study's name and its study variant, which an audit reads."""
+    """Return the tags of a study's own run: kind, study name and study variant."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
     return kind | ({schema.TAG_VARIANT: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
 

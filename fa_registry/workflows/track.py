@@ -179,7 +179,7 @@ class TrackedRun:
     def _measured(
         self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model; also check the reference gradient every EVERY epochs and at the end (epoch None)."""
+        """Measure the model; at every EVERY-th epoch and at the end, also check the reference gradient."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
@@ -244,7 +244,7 @@ def track(
         fresh: function that returns the credit with new random feedback, for the null distribution, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
         factory: `package.module:function` that builds the model without arguments, for an audit with --factory.
-        feedback: the feedback matrices (name → tensor), or the module that contains them. They are stored with the run.
+        feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
         study, experiment, store: study tag, experiment and MLflow tracking URI of the run.

@@ -567,7 +567,6 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 
 
 def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
-    """Run the job with an executor and a progress bar, and return the last event of the job."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
     chosen = executors.CATALOG.get(executor)

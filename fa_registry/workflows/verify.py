@@ -65,7 +65,7 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 def run_verify(
     report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
-    """Verify a report, a bundle or selected runs, see `api.verify`."""
+    """Verify a report, a bundle or selected runs; see `api.verify`."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(given) or 'none'}")
