@@ -303,9 +303,9 @@ def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     study = store.folder / "tiny" / "study.toml"
     study.write_text(study.read_text().replace("cost =", "keep_states = 2\ncost ="), encoding="utf-8")
     plan = call("study", "tiny", "--seeds", "7", "--dry-run", "--no-timing")
-    assert "keeps 2 states of at most 0.1 MiB a run" in plan.output
+    assert "keeps 2 training states of at most 0.1 MiB each per run" in plan.output
     result = call("study", "tiny", "--seeds", "7", "--jobs", "1", "--device", "cpu")
-    assert "keeps 2 states of at most 0.1 MiB a run" in result.stderr
+    assert "keeps 2 training states of at most 0.1 MiB each per run" in result.stderr
     run_id = store.run_id(method="dfa", seed=7)
     assert store.json(run_id, schema.PROVENANCE)[schema.KEPT_STATES] == [1, 2]
     _, report = audit("--seeds", "7", "--replay", "auto")

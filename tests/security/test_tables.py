@@ -71,7 +71,7 @@ def test_a_bad_seed_called_failed_is_shown(store, audit):
     store.set_tag(run_id, schema.TAG_STATUS, "failed")
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "tag fa.status is 'failed', its sealed files say complete")
+    caught(report, run_id, "tag fa.status is 'failed', but the files have the status complete")
     assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
 
 

@@ -285,7 +285,7 @@ def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, 
     run_id, printed = adopt(elsewhere.weights, "--frozen-accuracy", "0.0")
     assert printed["judge"] == f"fa-registry audit --run {run_id}"
     again = registry("adopt", elsewhere.weights, *SPEC, "--frozen-accuracy", "0.0", "--strict").stdout
-    assert again.splitlines()[-1] == f"judge it: fa-registry audit --run {run_id} --strict"
+    assert again.splitlines()[-1] == f"to audit the run: fa-registry audit --run {run_id} --strict"
     for option, code, word in ((("--strict",), 1, "FAIL"), (("--edition", "2026-05"), 0, "WARN")):
         result = registry("audit", "--run", run_id, *option, "--threshold", threshold, "--json")
         (run,) = json.loads(result.stdout)["report"]["runs"]

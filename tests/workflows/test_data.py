@@ -73,7 +73,7 @@ def test_list_says_of_every_set_what_it_needs_and_what_is_here(registry, small):
 def test_where_gives_absolute_paths_and_md5(registry, workplace):
     text = registry("data", "where", "cifar10", "--data-root", "elsewhere").stdout
     for source in cifar10.CARD.files:
-        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): not there" in text
+        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): missing" in text
     assert f"{workplace / 'elsewhere' / 'cifar-10-python.tar.gz'} (or archive, then fetch, MD5 c58f30108f718f92" in text
     found = json.loads(registry("data", "where", "random_targets:mnist", "--json").stdout)
     assert [row["kind"] for row in found[:2]] == ["source", "or unpacked"]

@@ -175,7 +175,9 @@ def test_the_table_names_every_setting(registry):
     assert "4 runs (1 of them controls) in 1 settings, 0 complete, 4 to train" in result.stdout
     assert "resmlp-16x2 · digits · 2 epochs" in result.stdout and "one process:" in result.stdout
     assert (
-        "[4/4]" in result.stderr and "frozen · resmlp-16x2 · digits: " in result.stderr and "ms a step" in result.stderr
+        "[4/4]" in result.stderr
+        and "frozen · resmlp-16x2 · digits: " in result.stderr
+        and "ms per step" in result.stderr
     )
 
 
@@ -297,7 +299,7 @@ def test_without_its_files_a_data_set_has_no_time(tmp_path):
     one = spec(dataset="cifar10", architecture_options={"d_hidden": 4, "num_blocks": 1})
     found = probe([one], root=tmp_path)
     assert found.seconds([one]) is None and not found.failures
-    assert "its data cannot be read here: data set cifar10" in found.reasons[kind(one).identity]
+    assert "the data set cannot be read on this machine: data set cifar10" in found.reasons[kind(one).identity]
 
 
 def test_decoding_for_the_probe_keeps_nothing(tmp_path):

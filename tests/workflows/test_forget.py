@@ -48,7 +48,7 @@ def test_an_audit_says_that_a_forgotten_run_existed(trained, status):
     assert trained(*DFA_AGAIN).exit_code == 0
     (other,) = [run_id for run_id in ids() if of(run_id).params["cfg/seed"] == "2"]
     MlflowTracker().log(other, tags={schema.TAG_STATUS: status})
-    seen = f"left out: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
+    seen = f"in the store but not audited: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
     before = trained(*TRUSTING).stdout
     assert seen in before and "deleted in MLflow" not in before
     assert trained("forget", other[:8], "--yes").exit_code == 0

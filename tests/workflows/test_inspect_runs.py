@@ -63,13 +63,14 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
 
 def test_show_of_an_unknown_run(trained):
     result = trained("show", "zzzz")
-    assert result.exit_code == 2 and "no run's id begins like this; `fa-registry list runs` lists them" in result.stderr
+    assert result.exit_code == 2
+    assert "no run id begins with these characters; `fa-registry list runs` lists all runs" in result.stderr
     assert "more characters" not in result.stderr
 
 
 def test_show_of_a_start_that_several_runs_have_names_them(trained):
     result = trained("show", "")
-    assert result.exit_code == 2 and "4 runs begin like this: " in result.stderr
+    assert result.exit_code == 2 and "4 run ids begin with these characters: " in result.stderr
     assert run_of("dfa").run_id in result.stderr and "give more characters of the id" in result.stderr
 
 
@@ -103,7 +104,7 @@ def test_runs_are_chosen_by_study_method_and_status(trained):
 
 def test_what_is_left_off_is_said(trained):
     result = trained("list", "runs", "--limit", "3")
-    assert "these are the newest 3; --limit N lists more" in result.stderr
+    assert "only the newest 3 runs are listed; --limit N lists more" in result.stderr
     assert "newest" not in trained("list", "runs", "--limit", "4").stderr
     assert len(listed(trained, "--limit", "0")) == 4
 
@@ -257,7 +258,7 @@ def test_templates_are_listed_with_their_line_and_file():
     rows = {row["name"]: row for row in members("templates")}
     assert list(rows) == overridable() and "note.md.j2" not in rows
     assert rows["index.html.j2"]["line"] == "the whole audit on one page."
-    assert rows["macros.html.j2"]["line"] == "taken in by pages."
+    assert rows["macros.html.j2"]["line"] == "a part that pages include."
     assert all(Path(row["file"]).is_file() for row in rows.values())
 
 

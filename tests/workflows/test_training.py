@@ -151,7 +151,7 @@ def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(re
 def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
     answer = registry("doctor")
-    assert answer.exit_code == 0 and "the run that MLflow began stays as it is" in answer.stderr
+    assert answer.exit_code == 0 and "the run that MLflow created could not be cleaned up" in answer.stderr
 
 
 def test_why_it_failed_is_said_once(registry, monkeypatch):

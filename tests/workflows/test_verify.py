@@ -161,7 +161,9 @@ def test_what_is_no_report_is_told_so(registry, workplace):
 )
 def test_exactly_one_thing_is_verified(registry, arguments, found):
     result = registry("verify", *arguments)
-    assert result.exit_code == 2 and f"verify one of REPORT, --study or --run; found {found}" in result.stderr
+    assert (
+        result.exit_code == 2 and f"expected exactly one of REPORT, --study and --run, found {found}" in result.stderr
+    )
 
 
 def test_each_file_that_was_checked_is_named_with_its_bytes(trained):
