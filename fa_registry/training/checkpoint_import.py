@@ -1,6 +1,7 @@
-"""Tensors from third-party files: safetensors, or .pt/.pth read without running a pickle.
+"""Load tensors from third-party files without executing their code.
 
-They are loaded into a task if every tensor fits; otherwise one error lists everything that does not fit.
+A .pt or .pth file is read without running its pickle; safetensors contain no code. The tensors are loaded into a task only if
+all of them fit. Otherwise one error lists every problem.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
     """Read tensors from a third-party file onto the CPU.
 
     Args:
-        path: of a .safetensors, .pt or .pth file.
-        limit: the most bytes that the file may have, packed and unpacked.
+        path: a .safetensors, .pt or .pth file.
+        limit: maximum size of the file in bytes, both packed and unpacked.
 
     Returns:
-        A mapping of names to tensors, or the plain values of a .pt file.
+        A mapping from names to tensors, or the plain values of a .pt file.
 
     Raises:
-        ValueError: the file cannot be read as such, or is larger than `limit`.
+        ValueError: if the file is unreadable, has another format, or is larger than `limit`.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
@@ -72,7 +73,7 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
 
 
 def _read_torch(path: Path, limit: int) -> Any:
-    """Load a .pt file with weights_only, so that torch refuses a file that would run code of its choice."""
+    """Load a .pt file with `weights_only`, which makes torch refuse files that would run code."""
     try:
         # torch and zipfile warn about files that they then refuse
         with (
@@ -93,7 +94,7 @@ def _read_torch(path: Path, limit: int) -> Any:
 
 
 class _Refused(Exception):
-    """A .pt file that is not passed to torch; the text gives the reason."""
+    """Raised for a .pt file that is not passed to torch; the message gives the reason."""
 
 
 def _more_than_tensors(name: str) -> str:
@@ -106,10 +107,10 @@ def _more_than_tensors(name: str) -> str:
 
 
 def _checked(path: Path, copy: Path, limit: int) -> Path:
-    """Return a file that torch can read within the memory of the file or of `limit` bytes.
+    """Return the path of a file that torch can read in at most `limit` bytes of memory.
 
-    A zip archive is rewritten to `copy` once its entries are known to fit, because torch's zip reader may find other entries in
-    the same bytes. The legacy format has no compression and is read as it is.
+    If the entries of a zip archive fit, they are rewritten to `copy`, because torch's zip reader may find other entries in the
+    original bytes. A file in the legacy format is returned unchanged, because that format has no compression.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) != ZIP:
@@ -134,7 +135,7 @@ def _checked(path: Path, copy: Path, limit: int) -> Path:
 
 
 def _check_names(stream: IO[bytes]) -> None:
-    """Raise _Refused if a pickle names a function that makes large values of small ones."""
+    """Raise _Refused if a pickle names a function that builds large values from few bytes."""
     last = b""
     while chunk := stream.read(CHUNK):
         if found := ENLARGING.search(last + chunk):
@@ -143,7 +144,17 @@ def _check_names(stream: IO[bytes]) -> None:
 
 
 def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """Return the tensors in `held`, or under one of `nests` in it, by name without wrappers' prefixes."""
+    """Return the tensors of a loaded file by name.
+
+    The prefixes that DataParallel and torch.compile add to every name are removed.
+
+    Args:
+        held: content of the file, as `read_foreign` returns it.
+        nests: keys under which a training script may have stored the tensors.
+
+    Raises:
+        ValueError: if the file contains no mapping, or if several of the keys contain tensors.
+    """
     inside = unwrap(held, nests)
     if not isinstance(inside, Mapping):
         raise ValueError(f"expected tensors by name, found a {type(inside).__name__}")
@@ -155,10 +166,13 @@ def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 
 
 def unwrap(held: Any, nests: Sequence[str]) -> Any:
-    """Return the value under the one name of `nests` that `held` has, or `held` itself.
+    """Return the value under the one key of `nests` that `held` contains.
+
+    Returns:
+        The value, or `held` itself if it is not a mapping or contains none of the keys.
 
     Raises:
-        ValueError: `held` has two of the names.
+        ValueError: if `held` contains several of the keys.
     """
     if not isinstance(held, Mapping):
         return held
@@ -169,7 +183,15 @@ def unwrap(held: Any, nests: Sequence[str]) -> Any:
 
 
 def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """Return `given` in the types of `expected`, and every misfit of name, shape or type."""
+    """Convert tensors to the types of the expected ones and list all problems.
+
+    Args:
+        expected: name → tensor of the task.
+        given: name → value of the file.
+
+    Returns:
+        The converted tensors by name, and one text for each difference in name, shape or type.
+    """
     missing = [name for name in expected if name not in given]
     unexpected = [name for name in given if name not in expected]
     problems = [
@@ -211,13 +233,18 @@ NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
 def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
-    """Load third-party weights and feedback into the task; one error names all misfits of both.
+    """Load third-party weights and feedback into the task.
 
     Args:
-        weights, feedback: as `read_foreign` returns them; feedback is None if none was given.
+        task: the task, whose network and feedback state are overwritten.
+        weights: content of the weights' file, as `read_foreign` returns it.
+        feedback: content of the feedback file, or None if the user gave no such file.
 
     Returns:
-        Why the credits cannot be computed, for `measure`; empty if they can.
+        The reason why `measure` cannot compute the credits, or an empty string.
+
+    Raises:
+        InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
     """
     network = task.network.state_dict()
     state = task.feedback.state_dict()
@@ -252,11 +279,16 @@ def _taken(
 
 
 def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
-    """Return the feedback tensors of a file under the built-in `names`.
+    """Return the feedback tensors of a file under the built-in names.
 
     Args:
-        held: tensors by the built-in names. If these are B_01, B_02, …, also a list B_1..B_L, or any other names with one
-            running number (`B.0`, `feedback.1`), in the order of their numbers.
+        held: content of the file. It usually contains tensors under the built-in names. If the built-in names are B_01, B_02, …,
+            the file may also contain a list B_1..B_L, or other names with one running number (`B.0`, `feedback.1`). These tensors
+            are assigned in the order of their numbers.
+        names: the built-in names.
+
+    Raises:
+        ValueError: if the tensors cannot be assigned to the built-in names.
     """
     inside = unwrap(held, FEEDBACK_NESTS)
     numbered = all(OURS.fullmatch(name) for name in names)
@@ -278,7 +310,7 @@ def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
 
 
 def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
-    """Return the values in the order of the one number in their names; None if names have another form."""
+    """Return the values sorted by the one number in each name, or None if the names have another form."""
     parts = {name: NUMBERED.fullmatch(name) for name in tensors}
     if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
         return None

@@ -1,8 +1,8 @@
-"""Check that training gets the same credit from a method as measuring does.
+"""Check that a method returns the same credit in training and in measuring.
 
-A credit is measured by asking the method with all inputs, including the exact gradients. Training asks it with fewer
-inputs. Only this check stops a method from answering the two differently: backpropagation in training, DFA when measured.
-So the weights' gradients of a training step are compared with those that the measured credits would have left.
+In measuring, a method receives all inputs, including the exact gradients. In training, it receives fewer inputs. Without this
+check, a method could behave differently in the two cases: backpropagation in training, and DFA in measuring. The check compares
+the weights' gradients of a training step with the gradients that result from the measured credits.
 """
 
 from __future__ import annotations
@@ -47,10 +47,14 @@ Gradients = Mapping[str, Tensor | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """A copy of the task's network and feedback state, to try a step on, with the generator of its noise.
+    """A copy of a task's network and feedback state, on which a step is tried.
 
     Attributes:
-        noise: a generator in the state that it has before the step.
+        spec: the run's specification.
+        method: the run's method.
+        network: copy of the network.
+        feedback: copy of the feedback state.
+        noise: generator of the network's noise, in its state before the step.
     """
 
     spec: RunSpec
@@ -61,7 +65,7 @@ class Trial:
 
     @classmethod
     def copy_of(cls, task: Task, noise: torch.Generator) -> Trial:
-        """Return a copy of the task as it is now, without its gradients."""
+        """Return a copy of the task in its present state, without gradients."""
         network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
@@ -69,10 +73,10 @@ class Trial:
 
 
 class _MeasuredCredits(Method, HasOwnStates):
-    """A method that returns given credits: the engine trains on them as on any method's.
+    """A method that returns given credits, which lets the usual training step train with them.
 
     Attributes:
-        moved: the states where its blocks learn; None: the states of the forward pass (HasOwnStates).
+        moved: the states at which the blocks learn, or None for the states of the forward pass (see HasOwnStates).
     """
 
     def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
@@ -89,12 +93,12 @@ class _MeasuredCredits(Method, HasOwnStates):
 
 
 def copied(generator: torch.Generator) -> torch.Generator:
-    """Return another generator that will give the same draws."""
+    """Return a new generator that produces the same random numbers as `generator`."""
     return torch.Generator(generator.device).set_state(generator.get_state())
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return name → a copy of every weight's .grad; None if a weight has none."""
+    """Return a mapping from each weight's name to a copy of its .grad, or None without .grad."""
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
@@ -102,9 +106,13 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
-    """Return an error text if the method changed the network's weights while it was asked, else "".
+    """Return an error text if the method changed the network's weights, or an empty string.
 
-    Only the optimiser may change them.
+    Only the optimiser may change the weights, so a method must leave them unchanged while it computes credits.
+
+    Args:
+        before: the network before the call of the method.
+        after: the network after the call.
     """
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
     # a diverged run's weights are nan, which is no change
@@ -119,7 +127,15 @@ def changed_weights(before: nn.Module, after: nn.Module) -> str:
 def trained_gradients(
     trial: Trial, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
 ) -> Gradients:
-    """Return every .grad that one training step on this batch leaves, for a method trained by its credits."""
+    """Return the gradients of all weights after one training step by local credits.
+
+    Args:
+        trial: copy of the task, whose network receives the gradients.
+        images: (N, …).
+        labels: (N,).
+        draw: generator for the method's random numbers.
+        progress: trained fraction of the run, as in CreditInputs.
+    """
     spec = trial.spec
     with _as_in_training(trial) as run:
         local_credit_step(
@@ -138,11 +154,20 @@ def trained_gradients(
 
 
 def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
-    """Return what is wrong with the training by these gradients on this batch; empty if nothing is.
+    """Return the difference between training and measured credits as a text.
+
+    For an end-to-end method, the check compares the measured credit with the gradient instead. The result is also empty if a credit
+    is not finite, because a diverged run cannot be compared.
 
     Args:
-        trained: name → .grad as a training step left it. Of an end-to-end method the credit is checked instead.
-        judge_bp: whether to check for backpropagation under another name. False if feedback has had time to learn the weights.
+        trial: copy of the task before the step.
+        images: (N, …).
+        labels: (N,).
+        trained: name → .grad after a training step on this batch.
+        judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
+
+    Returns:
+        The text, or an empty string if the check finds no fault.
     """
     method = trial.method
     inputs, credits, moved = measured_credits(trial, images, labels)
@@ -163,10 +188,14 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
 def measured_credits(
     trial: Trial, images: Tensor, labels: Tensor
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
-    """Return a method's inputs in measuring, its credits, and the states to which it moves the blocks.
+    """Call the method as in measuring.
 
-    The states are None if it moves none. The inputs contain exact gradients, no generator, and a network in eval mode. If a
-    BatchNorm couples samples, the network stays in train mode, because eval mode would be another network than the trained one.
+    The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the network
+    stays in train mode, because eval mode would change the trained network.
+
+    Returns:
+        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the method does not
+        move them.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():
@@ -204,11 +233,15 @@ def gradients_by_credits(
     moved: Sequence[Tensor] | None = None,
     replaced: bool = True,
 ) -> Gradients:
-    """Return the weights' gradients by the rule J_l with these credits.
+    """Return the weights' gradients of the objectives J_l with these credits.
 
     Args:
-        moved: the states at which the blocks learn, None for those of the forward pass.
-        replaced: whether the method's matrices replace weights inside a block; False ignores them.
+        trial: copy of the task, whose network receives the gradients.
+        images: (N, …).
+        labels: (N,).
+        credits: one credit per site 0..L.
+        moved: the states at which the blocks learn, or None for the states of the forward pass.
+        replaced: whether the method's matrices replace weights inside a block in the backward pass. False ignores the matrices.
     """
     network, method, spec = trial.network, trial.method, trial.spec
     measured = _MeasuredCredits(method.card, credits, moved)
@@ -225,9 +258,9 @@ def gradients_by_credits(
 
 @contextmanager
 def _as_in_training(trial: Trial) -> Iterator:
-    """Context manager: the trial's network as in a training step, with noise and precision.
+    """Context manager: set the network's mode, noise and precision as in a training step.
 
-    Yields the function that runs a part of it.
+    It yields the function that runs a part of the network in this precision.
     """
     train_mode(trial.network)
     with noisy(trial.network, copied(trial.noise)), products(trial.spec.precision):
@@ -235,9 +268,9 @@ def _as_in_training(trial: Trial) -> Iterator:
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Return part of the network → its two gradients.
+    """Return each part of the network → its gradients from training and from measured credits.
 
-    Parts are embed, blocks.0, …, but not the head, which no credit trains.
+    The parts are embed, blocks.0, and so on. The head is omitted, because no credit trains it.
     """
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():
@@ -270,7 +303,7 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if the credit is the gradient at every site not exact by its card, else ""."""
+    """Return DISGUISED if an undeclared method's credit is the gradient at every site, else ""."""
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""
     blocks = len(credits) - 1
@@ -280,6 +313,9 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
 
 
 def cosine(credit: Tensor, gradient: Tensor) -> float:
-    """Return the cosine of a whole batch as one vector; nan if one is zero."""
+    """Return the cosine of two tensors, each flattened to one vector.
+
+    The result is nan if one of the tensors is zero.
+    """
     ours, exact = credit.flatten().double(), gradient.flatten().double()
     return (ours @ exact / (ours.norm() * exact.norm())).item()
