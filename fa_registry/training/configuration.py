@@ -76,7 +76,7 @@ def _flushes_denormals() -> bool:
 def _fingerprint(threads: int, deterministic: bool) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of computed results.
 
-    Both arguments are only keys of the cache: the current number of threads, which decides the order of sums, and whether torch uses
+    Both arguments are keys of the cache: the current number of threads, which decides the order of sums, and whether torch uses
     deterministic kernels.
     """
     digest = hashlib.sha256()

@@ -62,7 +62,7 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
 
 
 def train_mode(network: Network) -> None:
-    """Switch the network to train mode, except for frozen blocks, which stay in eval mode."""
+    """Switch the network to train mode; frozen blocks stay in eval mode."""
     network.train()
     for block in network.blocks:
         block.train(learns(block))

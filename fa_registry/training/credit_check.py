@@ -98,7 +98,7 @@ def copied(generator: torch.Generator) -> torch.Generator:
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return a mapping from each weight's name to a copy of its .grad, or None without .grad."""
+    """Return weight name → copy of the weight's .grad, or None without .grad."""
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
@@ -106,9 +106,10 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
-    """Return an error text if the method changed the network's weights, or an empty string.
+    """Return an error text if a method changed the network's weights.
 
-    Only the optimiser may change the weights, so a method must leave them unchanged while it computes credits.
+    The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged while
+    it computes credits.
 
     Args:
         before: the network before the call of the method.
@@ -190,8 +191,8 @@ def measured_credits(
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
     """Call the method as in measuring.
 
-    The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the network
-    stays in train mode, because eval mode would change the trained network.
+    The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the
+    network stays in train mode, because eval mode would change the trained network.
 
     Returns:
         The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the method does not
