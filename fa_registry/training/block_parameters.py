@@ -111,7 +111,7 @@ class _Site:
         return cls(name, modules[path], int(number) if mark else 1)
 
     def check_calls(self) -> None:
-        """Raise UsageError if the pass did not make this call, or if the name is ambiguous."""
+        """Raise UsageError if the pass did not make this call or the name is ambiguous."""
         path, mark, _ = self.name.partition(NAMED_CALL)
         if self.calls < self.number:
             found = f"found {self.calls}" if self.calls else "found none"

@@ -108,8 +108,8 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
     """Return an error text if a method changed the network's weights.
 
-    The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged while
-    it computes credits.
+    The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged
+    while it computes credits.
 
     Args:
         before: the network before the call of the method.

@@ -28,7 +28,7 @@ Advance = Callable[[Tensor], None]
 
 
 class CapturedStep:
-    """Runs training steps, and captures a step in a CUDA graph after some warm-up steps.
+    """Runs training steps, and captures a step in a CUDA graph after warm-up steps.
 
     There is one graph per batch size. An epoch has at most two sizes, because its last batch may be smaller.
 
@@ -57,9 +57,9 @@ class CapturedStep:
         """Run one step, by the graph of this batch size if there is one.
 
         Args:
-            advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write only
-                tensors whose address does not change. It is not stored here: its owner refers to this object, and the reference cycle
-                would occupy GPU memory until Python's garbage collection.
+            advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write
+                only tensors whose address does not change. It is not stored here: its owner refers to this object, and the
+                reference cycle would occupy GPU memory until Python's garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:

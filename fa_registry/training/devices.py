@@ -105,7 +105,8 @@ Run = Callable[..., Tensor]
 def products(precision: str) -> Iterator[None]:
     """Context manager: set the precision of CUDA's float32 products.
 
-    The products use TF32 for the precision "tf32", and full float32 for any other precision. The previous setting is restored on exit.
+    The products use TF32 for the precision "tf32", and full float32 for any other precision. The previous setting is restored on
+    exit.
     """
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
     before = [switch.fp32_precision for switch in switches]
@@ -140,10 +141,10 @@ def runner(precision: str, device: torch.device) -> Run:
 
 
 def bf16_gain() -> float:
-    """Return the speed-up of bfloat16 products over float32 products on one CPU thread.
+    """Return the speed-up of bfloat16 over float32 products on one CPU thread.
 
-    The speed-up is 3 to 4 on processors with AVX512-BF16. The function measures both products alternately, in CPU seconds, and takes
-    about 50 ms.
+    The speed-up is 3 to 4 on processors with AVX512-BF16. The function measures both products alternately, in CPU seconds, and
+    takes about 50 ms.
     """
     size, rounds = 512, 7
     exact = torch.randn(size, size, generator=torch.Generator().manual_seed(0))

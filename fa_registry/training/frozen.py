@@ -29,8 +29,8 @@ def frozen_control(
 ) -> Iterator[nn.Module]:
     """Context manager: freeze the model's blocks, and train all other parameters.
 
-    If `track` records a run of the model inside this context, the run is the frozen control of the method's runs with the same seed,
-    data set and epochs. The frozen weights have requires_grad False. A layer with frozen weights still returns an output that
+    If `track` records a run of the model inside this context, the run is the frozen control of the method's runs with the same
+    seed, data set and epochs. The frozen weights have requires_grad False. A layer with frozen weights still returns an output that
     requires a gradient, because a loop may call `h.backward(credit)` on the output. The names of the frozen modules or parameters
     are logged and recorded with the run. On exit, the weights are unfrozen.
 
@@ -87,7 +87,7 @@ def frozen_control(
 def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
-    """Return the names of the modules and parameters that `frozen_control` would freeze.
+    """Return the names of modules and parameters that `frozen_control` would freeze.
 
     The arguments are those of `frozen_control`.
     """

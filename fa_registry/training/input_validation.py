@@ -46,8 +46,8 @@ class Checks:
     def finish(self) -> None:
         """Raise InvalidFields if there are problems; otherwise warn of each doubt.
 
-        The error is chained to `cause` if that exception exists. The warning points to the caller of the public function that calls this
-        method.
+        The error is chained to `cause` if that exception exists. The warning points to the caller of the public function that calls
+        this method.
         """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
@@ -137,7 +137,8 @@ class Checks:
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
         """Add doubts about the labels of all batches together.
 
-        A doubt is added if there is only one sample or only one class. Invalid labels are ignored here, because `batch` reports them.
+        A doubt is added if there is only one sample or only one class. Invalid labels are ignored here, because `batch` reports
+        them.
         """
         given = [batch for batch in labels if _are_labels(batch)]
         kinds = {kind for batch in given for kind in batch.unique().tolist()}
