@@ -77,7 +77,7 @@ def update_feedback(method: Method, feedback: nn.Module, inputs: CreditInputs) -
 
 
 def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> None:
-    """Raise PluginError if a credit contains inf or nan although all inputs are finite.
+    """Raise PluginError if a credit is not finite although all inputs are finite.
 
     The message names the method, the site and the shape of the credit.
     """

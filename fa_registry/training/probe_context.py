@@ -1,4 +1,4 @@
-"""Context of the more expensive diagnostics: functions that run the task's network.
+"""Context of the more expensive diagnostics, with functions that run the network.
 
 All random numbers come from the specification's seed.
 """
@@ -109,11 +109,11 @@ def bench_of(
     double = cache(lambda: in_double(task.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """Return the losses (n, V) for n samples with V variants of their state at one site.
+        """Return the losses (n, V) of n samples with V variants of a state at one site.
 
         Args:
             site: the site at which the states enter the network.
-            states: (n, V, …); row i belongs to sample first + i.
+            states: (n, V, …); row i belongs to sample first + i, and all V variants of a sample have the sample's label.
             first: index of the first sample in the eval batch.
         """
         count, variants = states.shape[:2]
