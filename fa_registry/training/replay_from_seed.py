@@ -390,7 +390,7 @@ class _Replay:
         self._steps = self.taken
 
     def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
-        """Replay one epoch from a kept state and return the difference from the next state.
+        """Replay one epoch from a kept state and compare it with the next state.
 
         Args:
             epoch: number of epochs before the kept state.

@@ -107,7 +107,7 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return JSON line, rows and tensors; raise IntegrityError if the file is not this run's unaltered file."""
+        """Return JSON line, rows and tensors; raise IntegrityError for an altered or another run's file."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:

@@ -272,7 +272,7 @@ def run_name(spec: RunSpec) -> str:
 
 
 def _method(spec: RunSpec) -> str:
-    """Return the method's label with the changed options and, for an adopted run, digits of its file's digest."""
+    """Return the method's label, the first digits of an adopted file, and the changed options."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
     if spec.recipe.credit_norm != Recipe.credit_norm:

@@ -368,7 +368,7 @@ def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
     """Return Σ_l Σ_i λ||f_l||², detached from the graph.
 
-    The reported loss includes this sum.
+    A step reports this sum in addition to the loss.
 
     Args:
         branches: f_l of the trained blocks.
