@@ -277,7 +277,7 @@ def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Return the number of features at every site and the shapes of replaceable layers.
+    """Return the number of features per site and the shapes of replaceable layers.
 
     The features are measured in a forward pass of one sample.
 
