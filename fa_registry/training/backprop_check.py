@@ -26,8 +26,8 @@ from fa_registry.training.credit_check import Gradients, Trial, cosine, gradient
 from fa_registry.training.probe_context import stream
 from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
-ANOTHER_NAME = "this is backpropagation by another name"
-DECLARED = "its card declares that its credit may reach backpropagation's"
+ANOTHER_NAME = "the method is backpropagation, although its card does not declare it"
+DECLARED = "the method's card declares that its credit may reach that of backpropagation"
 NEAR = 0.99  # at every counted site: every rule of the catalog that does not declare it stays below
 NEAR_UNDER_FRESH_FEEDBACK = (
     0.9  # at every counted site: the conformance suite's limit at initialisation (credit.md §5.2)
@@ -57,7 +57,9 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
     if objection := _objection(task, sites, own):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
-    declared = DECLARED if card.reaches_bp else f"not above {NEAR} at every site that counts"
+    declared = (
+        DECLARED if card.reaches_bp else f"not all cosines are above {NEAR}, the limit for undeclared backpropagation"
+    )
     return Check(CREDIT_CHECK, "agrees", f"{_text(own)}; {declared}")
 
 
@@ -65,11 +67,11 @@ def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
     """Return the reason why the method is undeclared backpropagation, or an empty string."""
     card = task.method.card
     if own and min(own.values()) > NEAR and not card.reaches_bp:
-        return f"{_text(own)}, above {NEAR} at every site that counts"
+        return f"{_text(own)}, above {NEAR} at every counted site"
     fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
-        limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
-        return f"under a fresh draw of its feedback {_text(fresh)}, {limit}"
+        limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
+        return f"under newly drawn feedback {_text(fresh)}; {limit}"
     return ""
 
 
@@ -138,7 +140,7 @@ def _largest(tables: Iterator[Cosines]) -> Cosines:
 
 def _text(cosines: Cosines) -> str:
     if not cosines:
-        return "no counted site has a credit and a gradient that are not zero"
+        return "at every counted site the credit or the gradient is zero"
     each = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
-    rest = f" and at {len(each) - SHOWN} sites more" if len(each) > SHOWN else ""
-    return f"the cosine with backpropagation's is {', '.join(each[:SHOWN])}{rest}"
+    rest = f" (and {len(each) - SHOWN} more sites)" if len(each) > SHOWN else ""
+    return f"the cosine with the credit or update of backpropagation is {', '.join(each[:SHOWN])}{rest}"

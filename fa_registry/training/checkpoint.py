@@ -110,7 +110,7 @@ def check_header(start: bytes) -> None:
     """
     length = int.from_bytes(start[:8], "little")
     if length > MOST_HEADER:
-        raise ValueError(f"expected at most {MOST_HEADER:,} bytes that name tensors, found {length:,}")
+        raise ValueError(f"expected a header of at most {MOST_HEADER:,} bytes, found {length:,}")
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:

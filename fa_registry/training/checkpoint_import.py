@@ -99,10 +99,10 @@ class _Refused(Exception):
 
 def _more_than_tensors(name: str) -> str:
     return (
-        "needs more than plain tensors to be read"
+        "the file contains more than plain tensors"
         + (f" (it names {shortened(name)})" if name else "")
-        + "; reading a pickle may run any program, so it is refused: save only the tensors, "
-        "torch.save(model.state_dict(), …) or safetensors"
+        + "; reading a pickle may run any program, so the file is refused; save only the tensors with "
+        "torch.save(model.state_dict(), …) or as safetensors"
     )
 
 
@@ -157,7 +157,7 @@ def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
     """
     inside = unwrap(held, nests)
     if not isinstance(inside, Mapping):
-        raise ValueError(f"expected tensors by name, found a {type(inside).__name__}")
+        raise ValueError(f"expected a mapping from names to tensors, found a {type(inside).__name__}")
     named = {str(name): value for name, value in inside.items()}
     for wrapper in WRAPPERS:
         if named and all(name.startswith(wrapper) for name in named):
@@ -178,7 +178,7 @@ def unwrap(held: Any, nests: Sequence[str]) -> Any:
         return held
     inner = [name for name in nests if isinstance(held.get(name), (Mapping, list, tuple))]
     if len(inner) > 1:
-        raise ValueError(f"holds several sets of tensors ({', '.join(inner)}): save only the one that you mean")
+        raise ValueError(f"expected one set of tensors, found several ({', '.join(inner)}); save only the set to load")
     return held[inner[0]] if inner else held
 
 
@@ -211,7 +211,7 @@ def _fitting(expected: Tensor, given: Any) -> Tensor:
     if not isinstance(given, Tensor):
         raise ValueError(f"expected a tensor, found a {type(given).__name__}")
     if given.layout != torch.strided or given.is_quantized or given.is_meta:
-        raise ValueError("expected a dense tensor with its numbers, found a sparse, quantised or empty one")
+        raise ValueError("expected a dense tensor with values, found a sparse, quantised or meta tensor")
     if given.shape != expected.shape:
         turned = given.dim() == 2 and given.T.shape == expected.shape
         hint = "; its transpose would fit" if turned else ""
@@ -222,7 +222,7 @@ def _fitting(expected: Tensor, given: Any) -> Tensor:
     if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
         # rounded weights would not be the trained ones
         raise ValueError(
-            f"cannot be stored as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
+            f"expected values that {expected.dtype} can store without rounding, found {given.dtype}; convert the tensor first"
         )
     return converted
 
@@ -251,7 +251,7 @@ def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
     loaded, problems = _taken("weights", network, lambda: named_tensors(weights))
     given: dict[str, Tensor] = {}
     if feedback is not None and not state:
-        problems.append(f"feedback: expected none, the method {task.spec.method!r} has no feedback state")
+        problems.append(f"feedback: expected no file, because the method {task.spec.method!r} has no feedback state")
     elif feedback is not None:
         given, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
         problems += misfits
@@ -294,7 +294,7 @@ def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
     numbered = all(OURS.fullmatch(name) for name in names)
     if isinstance(inside, (list, tuple)):
         if not numbered:
-            raise ValueError(f"expected tensors by name ({join_names(names)}), found a list")
+            raise ValueError(f"expected a mapping from names ({join_names(names)}) to tensors, found a list")
         return _in_order(list(inside), names)
     tensors = named_tensors(inside, ())
     if not numbered or set(tensors) & set(names):

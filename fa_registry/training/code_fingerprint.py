@@ -121,7 +121,7 @@ def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
 
 def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     if not before:
-        return f"its source was not recorded with the run; installed is {describe(today)}"
+        return f"its source was not recorded with the run; the installed source is {describe(today)}"
     if "digest" not in before and "digest" not in today:
         return f"version {before.get('version')} → {today['version']}"
     if "digest" not in before or "digest" not in today:
@@ -134,10 +134,10 @@ def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
 def describe(entry: Mapping[str, Any]) -> str:
     """Return a plug-in's fingerprint entry as text.
 
-    The text is `version 2 of fa_registry's own` for a built-in plug-in, or `package name 0.1 (digest ab12…)` for a third-party one.
+    The text is `version 2 of the built-in plug-in`, or `package name 0.1 (digest ab12…)` for a third-party one.
     """
     if "digest" not in entry:
-        return f"version {entry.get('version')} of fa_registry's own"
+        return f"version {entry.get('version')} of the built-in plug-in"
     return f"package {entry.get('package')} {entry.get('version')} (digest {_short(entry['digest'])}…)"
 
 

@@ -39,8 +39,8 @@ from fa_registry.training.task import Task
 # below 3e-6 on every architecture, another credit at 1.
 SAME_CREDIT = 1e-3
 NEARLY_BP = 1 - 1e-6  # approximations of BP are further away; BP itself, under any name, is not
-OTHERWISE = "trains by another credit than the one that is measured"
-DISGUISED = "its updates are backpropagation's although its card does not declare it"
+OTHERWISE = "the credit in training differs from the measured credit"
+DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
 
 Gradients = Mapping[str, Tensor | None]
 
@@ -119,9 +119,7 @@ def changed_weights(before: nn.Module, after: nn.Module) -> str:
     # a diverged run's weights are nan, which is no change
     changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
     return (
-        f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}"
-        if changed
-        else ""
+        f"the method changes the network's weights while it computes credits: {', '.join(changed)}" if changed else ""
     )
 
 
@@ -177,7 +175,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
-        complaint = f"it is trained end to end but returns another credit than the gradient: {worst[1]}"
+        complaint = f"the method is trained end to end, but its credit differs from the gradient: {worst[1]}"
     else:
         worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, moved)))
         complaint = f"{OTHERWISE}: {worst[1]}"
@@ -279,7 +277,9 @@ def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Te
         if part.startswith("out_") or (gradient is None and by_credits[name] is None):
             continue
         if gradient is None or by_credits[name] is None:
-            raise PluginError(f"{name}: a gradient only in training, or only by the measured credits")
+            raise PluginError(
+                f"{name}: expected a gradient in training and by the measured credits, found only one of the two"
+            )
         pair = parts.setdefault(part, ([], []))
         pair[0].append(gradient)
         pair[1].append(by_credits[name])
@@ -292,7 +292,7 @@ def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tu
     if not errors:
         return 0.0, ""
     name = max(errors, key=lambda part: errors[part])
-    return errors[name], f"at {name} the two differ by {errors[name]:.2g} of the measured one, allowed {SAME_CREDIT:g}"
+    return errors[name], f"at {name} the relative difference is {errors[name]:.2g}, expected at most {SAME_CREDIT:g}"
 
 
 def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

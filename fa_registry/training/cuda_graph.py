@@ -138,7 +138,7 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
-    return next((f"it waits for the GPU in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
+    return next((f"the step waits for the GPU in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
 
 
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:

@@ -45,11 +45,11 @@ class DetachedModule:
         if not callable(value):
             return value
         if hasattr(nn.Module, name) and name != "forward":
-            raise PluginError(f"{self._subject} is read-only: it has no {name!r}")
+            raise PluginError(f"{self._subject} is read-only and does not provide {name!r}")
         return lambda *arguments, **named: self._values(value, arguments, named)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise PluginError(f"{self._subject} is read-only: its attribute {name!r} cannot be set")
+        raise PluginError(f"{self._subject} is read-only, so the attribute {name!r} cannot be set")
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._read, iter(self._module))
@@ -68,8 +68,8 @@ class DetachedModule:
         """Return `compute(*arguments, **named)` with detached arguments; raise PluginError in grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
-                f"{self._subject} was called in grad mode, and the method's card does not declare autograd; "
-                "a credit rule that differentiates through the network sets needs_autograd=True on its card"
+                f"{self._subject} was called in grad mode, but the method's card does not declare autograd; "
+                "if the credit rule differentiates through the network, set needs_autograd=True on the card"
             )
         given = {name: _detached(value) for name, value in named.items()}
         return compute(*map(_detached, arguments), **given)

@@ -36,10 +36,12 @@ def resolve(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"{name} was asked for, but torch sees no CUDA device; use cpu or auto")
+        raise ValueError(f"{name} was requested, but torch finds no CUDA device; use cpu or auto")
     cards = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
     if ":" in name and name not in cards:
-        raise ValueError(f"{name} was asked for, but torch sees only {', '.join(cards)}; use one of them, cuda or cpu")
+        raise ValueError(
+            f"{name} was requested, but torch finds only {', '.join(cards)}; use one of these GPUs, cuda or cpu"
+        )
     return name.partition(":")[0]
 
 
@@ -168,7 +170,7 @@ def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
         replaces_weights: whether the method replaces weights in the backward pass.
     """
     if precision == "tf32" and device_class != "cuda":
-        return "tf32 products exist only on CUDA, not on a CPU"
+        return "tf32 exists only on CUDA, not on a CPU"
     if precision == "bf16" and replaces_weights:
         return "bf16 uses autocast, which does not support the replaced weights of this method's backward pass"
     return ""

@@ -51,7 +51,7 @@ def frozen_control(
     inner = _inner(model)
     if inner in _FROZEN:
         raise UsageError(
-            "frozen_control: expected a model that is not frozen, found it frozen by another frozen_control"
+            "frozen_control: expected a model that is not frozen, found a model that another frozen_control has frozen"
         )
     names = blocks_to_freeze(model, blocks, sites, x)
     parts = _parts(model)
@@ -79,8 +79,8 @@ def frozen_control(
     changed = [name for name in names if name not in parts or content_digest(parts[name]) != before[name]]
     if changed:
         raise UsageError(
-            f"frozen_control: {', '.join(changed)} changed although frozen: the loop writes .grad or weights itself; "
-            "leave out weights with requires_grad=False. The trained model is no control"
+            f"frozen_control: {', '.join(changed)} changed although frozen, because the loop writes .grad or weights itself; "
+            "let the loop skip weights with requires_grad=False. The trained model is not a valid control"
         )
 
 
@@ -95,11 +95,12 @@ def blocks_to_freeze(
         sites = tuple(sites) or model.sites
     if sites and not blocks:
         if x is None:
-            raise UsageError("frozen_control: x: expected a batch that the model is called with, together with sites")
+            raise UsageError("frozen_control: x: expected a batch for one call of the model, required by sites=")
         found = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if found.shared:
             LOG.warning(
-                "frozen_control: used outside of the blocks too, and also frozen there: %s", ", ".join(found.shared)
+                "frozen_control: these parameters are also used outside of the blocks, where they are frozen too: %s",
+                ", ".join(found.shared),
             )
         return found.names
     names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
@@ -107,10 +108,10 @@ def blocks_to_freeze(
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
         known = ", ".join(name for name, _ in model.named_modules() if name)
-        hint = "" if names else "; a model whose blocks are elsewhere: blocks=, or sites= and a batch x="
+        hint = "" if names else "; if the model has no .blocks, pass blocks=, or pass sites= and a batch x="
         raise UsageError(
             "frozen_control: expected names of the model's blocks, "
-            f"found {', '.join(unknown) or 'none and no .blocks'}; known: {known}{hint}"
+            f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {known}{hint}"
         )
     return names
 

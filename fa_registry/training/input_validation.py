@@ -23,8 +23,8 @@ from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.terminal_loss import NO_TOKENS
 
 Batch = tuple[Tensor, Tensor]
-KEYWORDS = '; one that takes keywords is adapted by fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
-LOGITS = "; fa_registry.adapt(model, …, output=lambda out: out.logits) reads them"
+KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
+LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
 
 
 class Checks:
@@ -66,7 +66,9 @@ class Checks:
         model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
-            self.problems.append("model: expected at least one block, found none: without depth nothing can be judged")
+            self.problems.append(
+                "model: expected at least one block, found none; a network without blocks cannot be judged"
+            )
             return None
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
@@ -111,7 +113,7 @@ class Checks:
         before = len(self.problems)
         for name, value in zip(names, (x, y), strict=True):
             if not isinstance(value, Tensor) or not value.dim():
-                self.problems.append(f"{name}: expected a tensor with one row a sample, found {_kind(value)}")
+                self.problems.append(f"{name}: expected a tensor with one row per sample, found {_kind(value)}")
         if len(self.problems) > before:
             return
         labelled = _are_labels(y)
@@ -121,9 +123,9 @@ class Checks:
                 f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
             )
         if len(x) != len(y) or not len(y):
-            self.problems.append(f"{names[0]}: expected one row a label, found {len(x)} rows for {len(y)} labels")
+            self.problems.append(f"{names[0]}: expected one row per label, found {len(x)} rows for {len(y)} labels")
         if x.device != y.device:
-            self.problems.append(f"{names[1]}: expected it where the input is ({x.device}), found {y.device}")
+            self.problems.append(f"{names[1]}: expected the device of the input ({x.device}), found {y.device}")
         self._input(network, x, names[0])
         readable = (
             len(x)
@@ -143,10 +145,10 @@ class Checks:
         given = [batch for batch in labels if _are_labels(batch)]
         kinds = {kind for batch in given for kind in batch.unique().tolist()}
         if sum(map(len, given)) == 1:
-            self.doubts.append(f"{name}: only one sample: every median is that sample's value")
+            self.doubts.append(f"{name}: found only one sample, so every median is the value of this sample")
         elif len(kinds) == 1:
             self.doubts.append(
-                f"{name}: labels of only one class, {next(iter(kinds))}: the gradient of one class is a poor reference"
+                f"{name}: found labels of only one class, {next(iter(kinds))}; the gradient of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
@@ -177,7 +179,9 @@ class Checks:
                 values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
                 earlier = seen.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
                 if earlier != index:
-                    self.problems.append(f"eval_batches: expected disjoint batches, found {earlier} and {index} equal")
+                    self.problems.append(
+                        f"eval_batches: expected disjoint batches, but batches {earlier} and {index} are equal"
+                    )
 
     def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
         if x.is_floating_point() and not x.isfinite().all():
@@ -189,7 +193,7 @@ class Checks:
             self.problems.append(f"{name}: expected the dtype of the model's parameters ({expected}), found {x.dtype}")
         if devices - {x.device}:
             expected = ", ".join(sorted(str(device) for device in devices))
-            self.problems.append(f"{name}: expected it where the model is ({expected}), found {x.device}")
+            self.problems.append(f"{name}: expected the device of the model ({expected}), found {x.device}")
 
     def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
         """Return the number of outputs of the network, or None if it cannot process the input."""
@@ -198,7 +202,7 @@ class Checks:
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
-            self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
+            self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
             self.cause = error
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:

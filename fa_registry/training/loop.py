@@ -96,7 +96,7 @@ def train_epochs(
     while trainer.epoch < task.spec.epochs and not has_diverged(row.measurements) and not ended_by:
         if stop():
             raise Interrupted(
-                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command resumes there"
+                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; to resume, run the same command again"
             )
         trainer.begin_epoch()
         yield

@@ -241,7 +241,7 @@ def machine(task: Task) -> dict[str, Scalar]:
 def _no_gamma(task: Task) -> str:
     """Return the reason why Γ has no meaning for the task's method, or an empty string."""
     card = task.method.card
-    return f"by its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
+    return f"according to its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
 
 
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
@@ -302,16 +302,14 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     return correct.item() / len(images)
 
 
-NO_FEEDBACK = (
-    "the run's feedback state is not in the store (never saved, or lost): Γ of another draw would not describe this run"
-)
+NO_FEEDBACK = "the run's feedback state is not in the store (not saved, or lost); Γ under other feedback would not describe the run"
 NOT_GIVEN = "the feedback matrices were not given"  # for a run that was trained elsewhere and adopted without them
 
 
 def obstacle(spec: RunSpec) -> str:
     """Return the reason why this machine cannot recompute a run, or an empty string."""
     if spec.device_class == "cuda" and not torch.cuda.is_available():
-        return "the run was trained on a GPU and this machine has none to recompute it"
+        return "the run was trained on a GPU, and this machine has no GPU for the recomputation"
     return ""
 
 

@@ -63,13 +63,13 @@ class Probes:
     def objections(self) -> Iterator[str]:
         """Probe results that are impossible if each output is computed from one image."""
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
-            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's own {self.whole:.4f}"
+            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
-            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
+            yield f"of {ALONE} samples, {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
-            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without {self.shuffled:.4f}"
+            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without noise {self.shuffled:.4f}"
         if self.random - self.chance > self.deviation(self.chance):
-            yield f"random images get the test set's labels, {self.random:.4f} of them, by chance {self.chance:.4f}"
+            yield f"random images get the test set's labels with accuracy {self.random:.4f}, by chance {self.chance:.4f}"
         if self.whole - self.train > self.deviation(self.train):
             yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
 
@@ -98,7 +98,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
         return Check(
-            NETWORK_CHECK, "not possible", f"outputs are not computed from each image alone: {'; '.join(objections)}"
+            NETWORK_CHECK, "not possible", f"the outputs are not computed from the images only: {'; '.join(objections)}"
         )
     return Check(
         NETWORK_CHECK,

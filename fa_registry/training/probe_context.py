@@ -203,9 +203,9 @@ def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
 
 def _fresh_credits(task: Task, look: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
     if not task.feedback.state_dict():
-        return Unavailable(f"the method {task.spec.method!r} has no feedback to draw afresh")
+        return Unavailable(f"the method {task.spec.method!r} has no feedback that could be newly drawn")
     if task.method.card.learned:
-        return Unavailable("its feedback is learned: a fresh draw would be an untrained net, not another feedback")
+        return Unavailable("the method's feedback is learned, so newly drawn feedback would be an untrained network")
 
     shape = cache(lambda: network_shape(task.network, task.splits.test_images[:1], task.card.classes))
 
@@ -267,7 +267,7 @@ class _Counter(TorchDispatchMode):
 def _bridge_residuals(task: Task, look: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
     method = task.method
     if not isinstance(method, Bridge):
-        return Unavailable(f"credit_bridge only: the method {task.spec.method!r} has no value net")
+        return Unavailable(f"only credit_bridge has this metric; the method {task.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
         inputs = credit_inputs(task, look, stream(task, "bridge_residual", task.device))
@@ -299,7 +299,7 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
     """Raise ValueError, which is recorded as the diagnostic's failure, if a shape is wrong."""
     shown = [tuple(tensor.shape) for tensor in tensors]
     if shown != list(shapes):
-        raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one a site, found {shown}")
+        raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one per site, found {shown}")
 
 
 def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:

@@ -41,7 +41,7 @@ from fa_registry.terminal_loss import sample_losses
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
 SAMPLES = 8  # of the eval batch, checked during a training: see benchmarks.reference_check
-OTHER_PASS = f"{NOT_CHECKED}: the network's answer is not that of embed, blocks, step and readout in this order"
+OTHER_PASS = f"{NOT_CHECKED}: the network's output is not that of embed, blocks, step and readout in this order"
 
 
 class ShiftedNetwork(nn.Module):
@@ -144,12 +144,10 @@ def _check(
     except RuntimeError as error:
         if found is not seen.single:
             return _check(network, shifted, x, y, replace(seen, double=None), credits)
-        objection = f"{NOT_CHECKED}: a forward pass without a graph fails with {error}"
+        objection = f"{NOT_CHECKED}: a forward pass without an autograd graph fails with {error}"
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
-        objection = (
-            f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, too coarse for differences of the loss"
-        )
+        objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
     elif not is_repeated(losses, plain, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
     elif isinstance(network, Network) and not _agree(plain, sample_losses(found.logits.double(), y)):

@@ -84,10 +84,10 @@ class EpochComparison:
         epoch, chain = trainer.epoch, self._recorded.chain
         self.reached = epoch
         if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
-            self.difference = f"epoch {epoch} is the first whose state differs from the recorded one"
+            self.difference = f"epoch {epoch} is the first epoch whose state differs from the recorded state"
         if not self.difference and (complaint := self._recorded.row_differs(epoch, self._measured(trainer, losses))):
             self.difference = (
-                f"epoch {epoch} is the first whose measurements differ from the recorded ones: {complaint}"
+                f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: {complaint}"
             )
         return not self.difference
 
@@ -114,7 +114,7 @@ class EpochComparison:
         done = {"steps": steps, "epochs": self._epochs}
         if recorded is None or reached is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
-        ends = f"replayed from the specification, the test accuracy is {reached:.4f}, recorded is {recorded:.4f}"
+        ends = f"replayed from the specification, the test accuracy is {reached:.4f}; the recorded accuracy is {recorded:.4f}"
         if abs(reached - recorded) > SAME_ACCURACY:
             return undecidable(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)

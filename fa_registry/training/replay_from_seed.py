@@ -58,10 +58,10 @@ DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the distance away; another method ends 1 away.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
-ADOPTED = "the run was trained elsewhere and adopted: none of its values were drawn here"
+ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
 OTHER_DRAW = (
-    "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
-    "from the weights that the seed gives here, so nothing shows that the run started from them"
+    "only the digest of the initial weights is recorded, and this machine may round a draw differently; no first steps were "
+    "replayed from the weights that the seed gives here, so the check cannot show that the run started from these weights"
 )
 NOT_SEALED = "no state after the first steps is recorded with this run"
 
@@ -155,7 +155,7 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
         )
     checks = [_initial(task, sealed), *_feedback(task, sealed)]
     if replay == OFF:
-        return ReplayResult((*checks, Check("first steps", "not possible", "not asked for (--replay off)")))
+        return ReplayResult((*checks, Check("first steps", "not possible", "not requested (--replay off)")))
     began = time.monotonic()
     steps, hindrance = _planned(task, sealed, replay)
     further, refusal = _planned_whole(task, sealed, replay) if whole or replay == ALL else (0, "")
@@ -207,11 +207,13 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
     if not sealed.initial_content:
-        return Check(subject, "not possible", "none are recorded with this run", sealed=False)
+        return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
     if content_digest(drawn) == sealed.initial_content:
         return Check(subject, "agrees", f"re-initialised from the seed, {len(drawn)} tensors, equal bit by bit")
     if sealed.exact:
-        return Check(subject, "differs", "the seed gives other tensors than those whose digest is recorded")
+        return Check(
+            subject, "differs", "the digest of the tensors that the seed gives differs from the recorded digest"
+        )
     if sealed.elsewhere:
         return undecidable(subject, sealed.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)
@@ -226,7 +228,7 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
-    text = "rounded differently than here; the first steps from the weights drawn here lead to the recorded state"
+    text = "the run rounded its initial weights differently; the first steps from the weights drawn here lead to the recorded state"
     return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the distance")
 
 
@@ -238,7 +240,7 @@ def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
         yield Check(
             "feedback",
             "not possible",
-            "it changes while it trains: its draw is checked by the recorded state after the first steps",
+            "the feedback changes during training; its draw is checked with the recorded state after the first steps",
         )
     elif sealed.feedback is None:
         yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
@@ -257,7 +259,7 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
     if wrong:
         worst = max(wrong, key=lambda name: errors[name])
         by = f"{worst} by {errors[worst]:.2g} of its largest entry"
-        found = f"{len(wrong)} of {len(errors)} tensors differ from those that the seed gives, {by}"
+        found = f"{len(wrong)} of {len(errors)} tensors differ from the tensors that the seed gives, {by}"
         return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
     how = "bit by bit" if sealed.exact else f"to {DRAWN:g}"
     return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {how}")
@@ -403,7 +405,7 @@ class _Replay:
         check_fits(self._trainer, state)
         restore(self._trainer, state, epoch)
         if not continues(self._sealed.recorded.chain, self._trainer):
-            return "the kept state is not the one whose digest is recorded"
+            return "the digest of the kept state is not the recorded digest"
         self._start = _copies(self._trainer.state())
         self._trainer.run_epoch()
         return _misfit(after, self._trainer.state()) or self._off_the_way(after, self._trainer.state())
@@ -461,7 +463,9 @@ class _Replay:
         ):
             return
         if _share_of_the_way(list(reached), held, reached, self._start) <= STAYS:
-            self._arrived.append((f"the final weights are those after step {step}:", "they were not trained further"))
+            self._arrived.append(
+                (f"the final weights equal the weights after step {step}:", "the weights were not trained further")
+            )
 
     def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
         problem = _misfit(held, reached) or self._off_the_way(held, reached)
@@ -485,7 +489,7 @@ class _Replay:
                 explained = explained and error <= gross
         if not problems:
             return ""
-        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded ones: {' and '.join(problems)}"
+        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded tensors: {' and '.join(problems)}"
         self._explained |= {problem} if explained else set()
         return problem
 
@@ -518,7 +522,7 @@ class _Replay:
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent = f"the recorded state is that after step {step}" if step else NOT_SEALED
+            absent = f"the recorded state is the state after step {step}" if step else NOT_SEALED
             yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
         if self._objections:
             step, complaint = next(iter(self._objections.items()))

@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a kill should not cost more than this
 SUFFIX = ".resume"
 DIGEST = re.compile("[0-9a-f]{64}")
-SET_ASIDE = "%s; it was renamed to %s and the run restarts from its first epoch. The store is not changed"
+SET_ASIDE = "%s; the file was renamed to %s, and the run restarts from its first epoch. The store is not changed"
 
 
 class ResumeFile:
@@ -113,16 +113,16 @@ class ResumeFile:
         except UnreadableFile as error:
             raise IntegrityError(f"the state to resume from, {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():
-            raise IntegrityError(f"the state to resume from, {self.path}, is not as it was written")
+            raise IntegrityError(f"the state to resume from, {self.path}, was changed after it was written")
         line, _, saved = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
             of, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"it is of epoch {last} and has rows of other epochs")
+                raise ValueError(f"the file is of epoch {last} but has rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
-                raise ValueError(f"it is of epoch {last} and has another number of digests")
+                raise ValueError(f"the file is of epoch {last} but has another number of digests")
             tensors = load(saved)
         except (
             *READING_FAILS,
@@ -133,7 +133,7 @@ class ResumeFile:
                 f"the state to resume from, {self.path}, was not written by training: {error}"
             ) from error
         if of != self.path.stem:
-            raise IntegrityError(f"the state to resume from, {self.path}, is that of another run, {of}")
+            raise IntegrityError(f"the state to resume from, {self.path}, belongs to another run, {of}")
         return head, rows, tensors
 
 

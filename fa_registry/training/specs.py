@@ -174,7 +174,9 @@ def _check_together(values: dict[str, Any]) -> list[str]:
         samples = datasets.get(values["dataset"]).card.train_samples
         size = values.get("batch_size", Recipe.batch_size)
         if size > samples:
-            problems.append(f"batch_size: {size} is larger than the data ({values['dataset']} trains on {samples})")
+            problems.append(
+                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
+            )
     return problems + _check_images(values, problems) + _check_pairing(values)
 
 

@@ -192,7 +192,7 @@ def _check_labels(card: DatasetCard, splits: Splits) -> None:
             problems.append(f"{name}: expected classes 0 to {card.classes - 1}, found {low} to {high}")
     if len(splits.test_labels[:EVAL_SAMPLES].unique()) < 2:
         problems.append(
-            f"test_labels: the first {EVAL_SAMPLES}, which every measurement uses, have one class; expected at least two"
+            f"test_labels: expected at least two classes in the first {EVAL_SAMPLES} samples, used by every measurement; found one"
         )
     if problems:
         raise InvalidFields(f"data set {card.name}", problems)
@@ -225,7 +225,7 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
     count = weight_count(spec, card)
-    would = f"architecture_options: {spec.architecture} would have {count:,} weights, and to train them"
+    would = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, would)
 
 
@@ -247,7 +247,7 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
         state = method.feedback(shape, spec.method_options, torch.Generator())
     learning = sum(parameter.numel() for parameter in state.parameters())
     needed = learning * BYTES_A_WEIGHT + sum(buffer.numel() for buffer in state.buffers()) * BYTES
-    return _beyond(torch.device("cpu"), needed, "method_options: the feedback would have")
+    return _beyond(torch.device("cpu"), needed, "method_options: the feedback needs")
 
 
 def check_room(task: Task) -> None:
@@ -259,7 +259,7 @@ def check_room(task: Task) -> None:
     batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
     with torch.no_grad(), eval_mode(task.network):
         numbers = sum(state.numel() for state in task.network.hidden(task.splits.test_images[:1]))
-    would = f"batch_size: the states of {batch:,} samples would have"
+    would = f"batch_size: the states of {batch:,} samples need"
     if problems := _beyond(task.device, batch * numbers * BYTES, would):
         raise InvalidFields("run specification", problems)
 
@@ -272,7 +272,7 @@ def memory(device: torch.device) -> int:
 
 
 def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
-    there, where = memory(device), "card" if device.type == "cuda" else "machine"
+    there, where = memory(device), "GPU" if device.type == "cuda" else "machine"
     return [f"{would} {needed / 2**30:,.1f} GiB; this {where} has {there / 2**30:,.1f} GiB"] if needed > there else []
 
 

@@ -45,7 +45,9 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
         if set(moments) not in (set(), MOMENTS):
-            raise IntegrityError(f"the state to resume from has the moments {join_names(moments)} of weight {index}")
+            raise IntegrityError(
+                f"the state to resume from has unexpected moments {join_names(moments)} of weight {index}"
+            )
     if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
         raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(wrong))}")
 

@@ -32,8 +32,8 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
 
-NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
-NO_RULE = "no credit was given: the norms are of the network alone"
+NO_FRESH = "no `fresh` was given, but the null of Γ needs credits under newly drawn feedback"
+NO_RULE = "no credit was given, so only the norms of the network are measured"
 NOT_GIVEN = "no credit was given at this site"
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
@@ -91,9 +91,9 @@ def observed_look(
         if not any(text in str(error) for text in NO_GRAPH):
             raise
         problem = (
-            "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
-            "model with detached states, or with checkpoints of use_reentrant=True, take the reference from the forward "
-            "computation: gradient='forward'"
+            "model: expected every state to be on the way from the input to the loss, found a detached or unused state; if the "
+            "model detaches states or uses checkpoints with use_reentrant=True, compute the reference gradient from the forward "
+            "pass, with gradient='forward'"
         )
         raise InvalidFields(subject, [problem]) from error
 
@@ -257,8 +257,10 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
     """Return one detached credit per site, and add invalid credits to the problems."""
     listed = list(given) if isinstance(given, (list, tuple)) else None
     if listed is None or len(listed) != len(states):
-        found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
-        checks.problems.append(f"credit: expected a list of {len(states)}, c_0 to c_{len(states) - 1}, found {found}")
+        found = f"{len(listed)} credits" if listed is not None else f"a {type(given).__name__}"
+        checks.problems.append(
+            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found}"
+        )
         return [None] * len(states)
     for site, (credit, state) in enumerate(zip(listed, states, strict=True)):
         if credit is None:
@@ -270,7 +272,7 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
             checks.problems.append(f"credit: c_{site}: expected the shape {expected}, found {tuple(credit.shape)}")
         elif credit.device != state.device:
             checks.problems.append(
-                f"credit: c_{site}: expected it where the model is ({state.device}), found {credit.device}"
+                f"credit: c_{site}: expected the device of the model ({state.device}), found {credit.device}"
             )
     return [credit.detach() if isinstance(credit, Tensor) else None for credit in listed]
 
@@ -284,7 +286,7 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    absent = Unavailable("only one batch was observed: this needs repeated forward passes of the network")
+    absent = Unavailable("only one batch was observed, but this metric needs repeated forward passes of the network")
     return ProbeContext(
         states=(),
         gradients=(),
