@@ -1,7 +1,7 @@
-"""Load tensors from third-party files without executing their code.
+"""Load tensors from third-party files without executing code from these files.
 
-A .pt or .pth file is read without running its pickle; safetensors contain no code. The tensors are loaded into a task only if
-all of them fit. Otherwise one error lists every problem.
+A safetensors file contains no code, and a .pt or .pth file is read without running its pickle. The tensors are loaded into a task
+only if all of them fit. Otherwise one error lists every problem.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
 def describe(entry: Mapping[str, Any]) -> str:
     """Return a plug-in's fingerprint entry as text.
 
-    The text is `version 2 of the built-in plug-in`, or `package name 0.1 (digest ab12…)` for a third-party one.
+    The text is `version 2 of the built-in plug-in` or `package name 0.1 (digest ab12…)`.
     """
     if "digest" not in entry:
         return f"version {entry.get('version')} of the built-in plug-in"

@@ -1,13 +1,12 @@
-"""Controls: runs with fewer trained blocks, with which a method is compared.
+"""Controls of a method, which are runs with fewer trained blocks.
 
 A control has the initial weights and the data order of its setting.
 
-none: the run is no control.
 frozen: the blocks keep their random initial weights. Backpropagation trains the embedding, out_ln and the head.
 shallow: the network has no blocks.
 ladder_K: any method trains only the last K of the L blocks. ladder_0 with bp is equal to frozen. ladder_L is no control.
 
-A frozen block does not change at all: its BatchNorm stays in eval mode with the initial statistics.
+A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Check that a method returns the same credit in training and in measuring.
 
-In measuring, a method receives all inputs, including the exact gradients. In training, it receives fewer inputs. Without this
-check, a method could behave differently in the two cases: backpropagation in training, and DFA in measuring. The check compares
-the weights' gradients of a training step with the gradients that result from the measured credits.
+In measuring, a method receives all inputs, including the exact gradients. In training, a method receives fewer inputs. Without
+this check, a method could behave differently in the two cases: backpropagation in training, and DFA in measuring. The check
+compares the weights' gradients of a training step with the gradients that result from the measured credits.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def copied(generator: torch.Generator) -> torch.Generator:
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return weight name → copy of the weight's .grad, or None without .grad."""
+    """Return a mapping from weight names to copies of .grad, or None without .grad."""
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()

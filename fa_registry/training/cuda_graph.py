@@ -110,7 +110,7 @@ class _Size:
 
 
 def rehearsed(work: GraphWork, device: torch.device) -> str:
-    """Run one step and report whether it waits for the GPU.
+    """Run one step and detect whether the step waits for the GPU.
 
     A CUDA graph cannot record such a wait.
 
@@ -119,7 +119,7 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
         device: device of the training.
 
     Returns:
-        The file and line that wait for the GPU, or an empty string if the step does not wait or if the device is a CPU.
+        A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
     """
     if device.type != "cuda":
         work()

@@ -1,7 +1,7 @@
 """A network without gradients, for methods whose card lacks `needs_autograd`.
 
-It prevents undeclared calls of autograd, but it is no sandbox. Python code can access the network in other ways, or build a
-second network from the values. fa_registry.training.backprop_check measures the credits of such code.
+This network prevents undeclared calls of autograd, but it is not a sandbox. Python code can access the original network in other
+ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
 """
 
 from __future__ import annotations

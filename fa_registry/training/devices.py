@@ -47,7 +47,7 @@ def resolve(name: str) -> str:
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Context manager: make `cuda` mean the GPU of this number.
+    """Context manager: let the device `cuda` mean the GPU with this number.
 
     Args:
         name: a numbered GPU such as cuda:1. Any other name has no effect.
@@ -127,9 +127,9 @@ def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """Return run(part, *inputs), which calls a part of the network in this precision.
+    """Return a function that calls a part of the network in the given precision.
 
-    The result of `run` is float32.
+    The function is run(part, *inputs), and its result is float32.
     """
     if precision != "bf16":
         return call

@@ -1,15 +1,15 @@
 """Chained digests of a training's states, one per epoch.
 
-An audit that replays the run compares its own digests with the recorded ones. The chain is
+An audit that replays the run compares the digests of its replay with the recorded digests. The chain is
 
     chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e),
 
-where the empty string precedes chain[0], the digest of the initial state. The state is network, feedback and optimiser. The
-digest of a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC under a public key. GMAC processes 20 GB/s.
-SHA-256 of all bytes processes 1.8 GB/s and would take 2.5 % of the training time on digits.
+where epoch 0 is the initial state and chain[−1] is the empty string. The state is network, feedback and optimiser. The digest of
+a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC under a public key. GMAC processes 20 GB/s. A SHA-256 of
+all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
 
 The digest detects every accidental change. A person who knows this file can construct two states with the same digest. This does
-not help a dishonest author, because an audit compares the recorded digests with those of states that the audit computes itself.
+not help a dishonest author, because an audit compares the recorded digests with digests of states that the audit computes itself.
 """
 
 from __future__ import annotations

@@ -36,9 +36,10 @@ def frozen_control(
 
     Args:
         model: the model that is trained, or the result of `adapt` for it.
-        blocks: paths of modules or names of parameters; default: the modules in `.blocks`. `blocks` has precedence over `sites`.
-        sites: positions in the forward pass, as for `adapt`; default: the sites of an adapted model. All parameters that the pass
-            reads between the entry of the first site and the end of the last site are frozen.
+        blocks: paths of modules or names of parameters. The default is the modules in `.blocks`. If both `blocks` and `sites` are
+            given, `blocks` is used.
+        sites: positions in the forward pass, as for `adapt`. The default is the sites of an adapted model. All parameters that the
+            pass reads between the entry of the first site and the end of the last site are frozen.
         x: a batch for one call of the model, required for `sites`. A mapping is passed as keyword arguments.
 
     Raises:

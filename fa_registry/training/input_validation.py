@@ -44,7 +44,7 @@ class Checks:
         self.cause: Exception | None = None
 
     def finish(self) -> None:
-        """Raise InvalidFields if there are problems; otherwise warn of each doubt.
+        """Raise InvalidFields if there are problems; otherwise warn about each doubt.
 
         The error is chained to `cause` if that exception exists. The warning points to the caller of the public function that calls
         this method.

@@ -78,8 +78,8 @@ def measure(
         initial: the network's initial weights, name → tensor, or None if they were not saved.
         conventions: parameters of the metrics, or None for those of this version.
         members: the diagnostics by name, or None for all installed diagnostics.
-        objection: the result of an earlier check of the reference gradient: the reason why it is wrong, or an empty string. None
-            checks the reference gradient now if the architecture or method is third-party.
+        objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
+            `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
@@ -140,7 +140,7 @@ def _built_in_first(name: str) -> tuple[bool, str]:
 
 
 def without_built_in(measured: Measured) -> Measured:
-    """Return a third-party diagnostic's metrics without names of built-in metrics."""
+    """Remove built-in metrics from the results of a third-party diagnostic."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.built_in().values()]
 
     def kept(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A promoted model as a folder of files.
 
 The folder contains weights, feedback state, specification, and a card with the SHA-256 of these files. Tensors are stored as
-safetensors and all other content as text. Therefore the folder contains no code that reading it could execute.
+safetensors and all other content as text. Therefore reading the folder executes no code from it.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
     """Return the least ‖e‖ of a sample that counts in fidelity.
 
-    The value is that of the release that measured the run.
+    The value depends on the release that measured the run.
 
     Args:
         recorded: the conventions that the run recorded.
@@ -186,7 +186,7 @@ def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> lis
 
 
 def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function that computes every stability batch's mean gradient, one (K, D) per site."""
+    """Return a function that computes the mean gradient of every stability batch, (K, D) per site."""
     split = stability_split(task.splits)
     if isinstance(split, Unavailable):
         return split

@@ -141,7 +141,7 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
         task: the task as `build_task` returns it. The function does not change it.
         sealed: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
-        whole: whether the whole training of this run is replayed. `all` implies True.
+        whole: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
 
     Returns:
         The checks and the number of replayed steps.
@@ -229,7 +229,7 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
     text = "the run rounded its initial weights differently; the first steps from the weights drawn here lead to the recorded state"
-    return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the distance")
+    return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance moved")
 
 
 def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
@@ -261,7 +261,7 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
         by = f"{worst} by {errors[worst]:.2g} of its largest entry"
         found = f"{len(wrong)} of {len(errors)} tensors differ from the tensors that the seed gives, {by}"
         return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
-    how = "bit by bit" if sealed.exact else f"to {DRAWN:g}"
+    how = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
     return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {how}")
 
 
@@ -355,7 +355,7 @@ def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Itera
     if wrong:
         yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
     elif kept:
-        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the distance"
+        how = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance moved"
         again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
         yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
 
@@ -508,9 +508,9 @@ class _Replay:
         Args:
             total: number of training steps of the whole run.
         """
-        part = f", {self._steps / total:.2g} of them" if total else ""
+        part = f", {self._steps / total:.2g} of all" if total else ""
         share = f"the first {self._steps} of {total} training steps{part}, replayed"
-        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the distance"
+        how = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance moved"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
         yield from self._whole([text for text in wrong if text.startswith("after epoch")])
         if wrong:

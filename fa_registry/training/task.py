@@ -97,7 +97,7 @@ class Task:
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:
-        """For every site 0..L, whether the card declares its credit exact by construction."""
+        """Whether the credit is exact by construction, for each of the sites 0..L."""
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 

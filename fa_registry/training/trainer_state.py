@@ -72,9 +72,9 @@ def under(tensors: Tensors, prefix: str) -> Tensors:
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     """Return the epochs after which the training state is kept.
 
-    The epochs are spread evenly over 1..epochs − 1. If `states` exceeds their number, all of them are returned. The state before
-    epoch 1 is not kept, because it follows from the specification. The state after the last epoch is not kept, because no epoch
-    follows.
+    The epochs are spread evenly over 1..epochs − 1. If `states` exceeds the number of these epochs, all of these epochs are
+    returned. The state before epoch 1 is not kept, because it follows from the specification. The state after the last epoch is not
+    kept, because no epoch follows.
 
     Args:
         states: number of states to keep.

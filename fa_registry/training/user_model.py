@@ -1,6 +1,6 @@
 """Measure a user-supplied model and credit rule on a batch.
 
-The measurements are those of built-in runs. Model, credit rule and batch are not changed.
+The metrics are the same as for built-in runs. Model, credit rule and batch are not changed.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def structure(network: nn.Module) -> str:
 
 
 class EpochJournal:
-    """A file with one line per epoch, which contains a SHA-256 and the epoch's row.
+    """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
     Reading stops at the first damaged line. For example, a process may be killed while it writes a line, or a bit may change.
 

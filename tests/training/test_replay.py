@@ -335,7 +335,7 @@ def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way
     rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
     kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
     check = replayed(_with(sealed, kept=kept), KEPT)
-    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the distance")
+    assert check.outcome == "agrees" and check.detail.endswith("within 0.1 of the distance moved")
     assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
     elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
     kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}
