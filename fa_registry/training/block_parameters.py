@@ -177,10 +177,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _bytes_of(tensor: Tensor) -> tuple[int, float, float]:
-    """Return a tensor's storage, the offset of its first byte and the offset after its last byte.
-
-    A sparse tensor has no storage, so the function returns the tensor's `id` and an unlimited range instead.
-    """
+    """Return a tensor's storage and byte range, or its `id` and an unlimited range if it is sparse."""
     try:
         storage = tensor.untyped_storage()._cdata
         reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1

@@ -109,8 +109,7 @@ def _more_than_tensors(name: str) -> str:
 def _checked(path: Path, copy: Path, limit: int) -> Path:
     """Return the path of a file that torch can read in at most `limit` bytes of memory.
 
-    If the entries of a zip archive fit, they are rewritten to `copy`, because torch's zip reader may find other entries in the
-    original bytes. A file in the legacy format is returned unchanged, because that format has no compression.
+    The entries of a zip archive are rewritten to `copy`, because torch's zip reader may find other entries in the original bytes.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) != ZIP:

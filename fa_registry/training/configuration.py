@@ -74,11 +74,7 @@ def _flushes_denormals() -> bool:
 
 @cache  # some milliseconds
 def _fingerprint(threads: int, deterministic: bool) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of computed results.
-
-    Both arguments are keys of the cache: the current number of threads, which decides the order of sums, and whether torch uses
-    deterministic kernels.
-    """
+    """Return 16 digits of a SHA-256 of computed results, which the arguments affect."""
     digest = hashlib.sha256()
     with torch.no_grad():
         for result in _results():

@@ -50,10 +50,6 @@ class Trial:
     """A copy of a task's network and feedback state, on which a step is tried.
 
     Attributes:
-        spec: the run's specification.
-        method: the run's method.
-        network: copy of the network.
-        feedback: copy of the feedback state.
         noise: generator of the network's noise, in its state before the step.
     """
 
@@ -73,11 +69,7 @@ class Trial:
 
 
 class _MeasuredCredits(Method, HasOwnStates):
-    """A method that returns given credits, which lets the usual training step train with them.
-
-    Attributes:
-        moved: the states at which the blocks learn, or None for the states of the forward pass (see HasOwnStates).
-    """
+    """A method that returns given credits, which lets the usual training step train with them."""
 
     def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
         self.card, self._credits, self._moved = card, credits, moved
@@ -129,9 +121,6 @@ def trained_gradients(
     """Return the gradients of all weights after one training step by local credits.
 
     Args:
-        trial: copy of the task, whose network receives the gradients.
-        images: (N, …).
-        labels: (N,).
         draw: generator for the method's random numbers.
         progress: trained fraction of the run, as in CreditInputs.
     """
@@ -160,8 +149,6 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
 
     Args:
         trial: copy of the task before the step.
-        images: (N, …).
-        labels: (N,).
         trained: name → .grad after a training step on this batch.
         judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
 
@@ -235,10 +222,6 @@ def gradients_by_credits(
     """Return the weights' gradients of the objectives J_l with these credits.
 
     Args:
-        trial: copy of the task, whose network receives the gradients.
-        images: (N, …).
-        labels: (N,).
-        credits: one credit per site 0..L.
         moved: the states at which the blocks learn, or None for the states of the forward pass.
         replaced: whether the method's matrices replace weights inside a block in the backward pass. False ignores the matrices.
     """
@@ -257,20 +240,14 @@ def gradients_by_credits(
 
 @contextmanager
 def _as_in_training(trial: Trial) -> Iterator:
-    """Context manager: set the network's mode, noise and precision as in a training step.
-
-    It yields the function that runs a part of the network in this precision.
-    """
+    """Context manager: set the network's mode, noise and precision as in a training step."""
     train_mode(trial.network)
     with noisy(trial.network, copied(trial.noise)), products(trial.spec.precision):
         yield runner(trial.spec.precision, trial.noise.device)
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Return each part of the network → its gradients from training and from measured credits.
-
-    The parts are embed, blocks.0, and so on. The head is omitted, because no credit trains it.
-    """
+    """Return each trained part except the head → its gradients from training and from measured credits."""
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():
         part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])

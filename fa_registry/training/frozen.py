@@ -136,10 +136,7 @@ def _call(model: nn.Module, x: Any) -> Any:
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return the weights of every module and parameter, by its name with and without wrappers.
-
-    Running statistics of a BatchNorm are not included, because they change even in a frozen module.
-    """
+    """Return the weights of every module and parameter, by its name with and without wrappers."""
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}

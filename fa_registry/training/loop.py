@@ -31,7 +31,6 @@ class TrainingOutcome:
     Attributes:
         status: complete, diverged or stopped_early.
         epochs: number of the last epoch.
-        final: final measurements.
         ended_by: the reason why the run was stopped early, or an empty string.
         stepping: how steps were run, see Trainer.stepping.
     """

@@ -163,9 +163,7 @@ def with_final(
 
     Args:
         measured: measurements after the last epoch.
-        task: the task with its final weights.
-        no_feedback: as for `measure`.
-        initial: as for `measure`.
+        no_feedback, initial: as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
@@ -186,8 +184,6 @@ def with_conventions(
     """Return the measurements together with the conventions that produced them.
 
     Args:
-        measurements: measurements of the task.
-        task: the measured task.
         how: parameters of the metrics, or None for those of this version.
         members: the diagnostics by name, or None for all installed diagnostics.
     """
@@ -207,7 +203,6 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
     """Return the conventions by which the diagnostics measure on this machine.
 
     Args:
-        task: the measured task.
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {

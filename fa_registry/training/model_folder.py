@@ -56,23 +56,16 @@ class ModelCard:
     """The facts about a promoted model.
 
     Attributes:
-        method: label of the method.
-        setting: label of the setting.
+        method, setting: labels.
         control: name of the control, or "none".
-        run_id: MLflow's id of the run.
-        run_name: name of the run.
         identity: SHA-256 of the specification.
         accuracy: accuracy on the whole test set.
         opinions: the verdict of every edition in the audit `audit_run_id`. The edition that decided the promotion is first.
-        audit_run_id: MLflow's run id of the audit.
         integrity: whether the metrics were reproduced at the promotion.
         digests: name of a file in the folder → SHA-256.
         despite: the reason and the author of a promotion against the verdict, or None.
-        feedback: the feedback card that the run recorded.
-        provenance: the provenance that the run recorded.
-        citation: citation of the method.
-        bibtex: BibTeX entry of the method.
-        schema: version of this card's format.
+        feedback, provenance: the facts that the run recorded.
+        citation, bibtex: citation of the method.
     """
 
     method: str
@@ -102,9 +95,6 @@ class LoadedModel:
         network: the network in eval mode, on the CPU.
         feedback: the feedback state, without tensors if the method has none. None if the run was adopted without its feedback
             state, because newly drawn feedback would differ from it.
-        method: the method.
-        spec: the run's specification.
-        card: the facts about the model.
     """
 
     network: Network
@@ -115,14 +105,11 @@ class LoadedModel:
 
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy files into the folder and return the SHA-256 of each copy.
+    """Copy files into the folder and return name → SHA-256 of each copy.
 
     Args:
         folder: destination, which is created if it does not exist.
         files: name in the folder → source path.
-
-    Returns:
-        Name in the folder → SHA-256.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():

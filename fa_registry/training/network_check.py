@@ -109,11 +109,9 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
 
 
 def probe(task: Task, whole: float) -> Probes:
-    """Measure all probes with random numbers from the run's seed.
+    """Measure all probes; `whole` is the accuracy on the whole test set.
 
-    Args:
-        task: the run's task.
-        whole: accuracy on the whole test set.
+    All random numbers come from the run's seed.
     """
     splits, draw = task.splits, stream(task, "network_check")
     order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)

@@ -109,13 +109,7 @@ def bench_of(
     double = cache(lambda: in_double(task.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """Return the losses (n, V) of n samples with V variants of a state at one site.
-
-        Args:
-            site: the site at which the states enter the network.
-            states: (n, V, …); row i belongs to sample first + i, and all V variants of a sample have the sample's label.
-            first: index of the first sample in the eval batch.
-        """
+        """Return the losses (n, V) of states (n, V, …) at a site; row i belongs to sample first + i."""
         count, variants = states.shape[:2]
         chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
@@ -245,11 +239,7 @@ def _work_of_draw(task: Task) -> float:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the operations of matrix products and convolutions, by torch's formulas.
-
-    torch's FlopCounterMode is not usable here: its hooks make autograd.grad at a site fail, and it has no formula for the product
-    of oneDNN.
-    """
+    """Counts operations by torch's formulas; FlopCounterMode fails if autograd.grad is called at a site."""
 
     def __init__(self):
         super().__init__()
@@ -305,9 +295,7 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
 def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
     """Return the conventions of Γ's null, of fidelity and of the stability batches.
 
-    Args:
-        task: the measured task.
-        conventions: parameters of the metrics, or None for those of this version.
+    For `conventions=None`, the result describes this version.
     """
     how = conventions or conventions_of_task(task)
     reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
@@ -342,7 +330,6 @@ def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Itera
     once.
 
     Args:
-        splits: the data.
         split: `test` or `train`.
         draw: generator of the augmentation, on the device of the data.
     """

@@ -175,8 +175,5 @@ def epochs_text(epochs: Sequence[int]) -> str:
 
 
 def _is_finite(trainer: Trainer) -> bool:
-    """Return whether the trainer's state is finite.
-
-    The bits of nan differ between machines, so the final files of a diverged run are compared as numbers instead.
-    """
+    """Return whether all tensors of the trainer's state are finite."""
     return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

@@ -220,11 +220,7 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Return the check of the initial weights, which agrees if the replay reproduces the later state.
-
-    The replay starts from the weights that the seed gives on this machine. If the replay reaches the recorded state within its
-    tolerance, the run started from these weights.
-    """
+    """Return the check of the initial weights, which agrees if the replay reproduces the later state."""
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
@@ -266,11 +262,7 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
 
 
 def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: bool) -> Check:
-    """Return the check of tensors that differ by more than the tolerance.
-
-    Args:
-        is_explained: whether another configuration can cause such a difference.
-    """
+    """Return the check of tensors that differ by more than the tolerance."""
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", found)
     return undecidable(subject, sealed.elsewhere, found)
@@ -338,10 +330,7 @@ def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tup
 
 
 def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
-    """Replay the epoch after each kept state and yield the result.
-
-    By default, the number of replayed epochs is limited by WHOLE_WORK.
-    """
+    """Replay the epoch after each kept state, as far as WHOLE_WORK allows, and yield the result."""
     kept = list(sealed.recorded.kept.items())
     most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
     if kept and not most:
@@ -474,8 +463,7 @@ class _Replay:
     def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
         """Return the difference between two states, or an empty string if they agree.
 
-        On the run's configuration, the states must be equal bit by bit; elsewhere, within a tolerance. The difference is relative
-        to the distance that the part has moved, or to the part's size if the part is constant (fixed feedback).
+        The difference is relative to the distance that a part moved, or to the size of a constant part.
         """
         wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
         problems, explained = [], True

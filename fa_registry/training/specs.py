@@ -181,10 +181,7 @@ def _check_together(values: dict[str, Any]) -> list[str]:
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """Return the architecture's problems with its options and the data set's images.
-
-    The list is empty if `problems` already contains an error.
-    """
+    """Return the architecture's problems with its options and the data set's images."""
     if problems or "architecture" not in values or "dataset" not in values:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])

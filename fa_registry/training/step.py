@@ -45,7 +45,6 @@ def chained_backward(
     The gradients are those of local_credit_step with c_{l−1} = c_l (skip) + the gradient of c_l through the branch.
 
     Args:
-        network: the network.
         states: h_0..h_{L−1} (N, …), leaves that require grad.
         embedded: output of the embedding on its graph, (N, …).
         branches: f_l of states[l−1], built under `backward_through`.
@@ -200,12 +199,7 @@ class OutputError:
         return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports.
-
-        Args:
-            labels: class numbers (N,), or target values (N, C).
-            penalty: the sum of the penalty, (), which is copied into the result.
-        """
+        """Return the sums that a step reports; `penalty`, (), is copied into the result."""
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
         # argmax of nan is class 0; nan < ∞ is false
@@ -219,8 +213,6 @@ def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: flo
     The graph is not cut between the blocks.
 
     Args:
-        network: the network.
-        images: (N, …).
         labels: class numbers (N,), or target values (N, C).
         penalty: λ.
         run: see devices.runner.
@@ -258,15 +250,10 @@ def local_credit_step(
     No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too.
 
     Args:
-        network: the network.
-        method: the method.
-        feedback: feedback state of the method.
-        images: (N, …).
         labels: class numbers (N,), or target values (N, C).
         penalty: λ.
         credit_norm: "rms" or "none", see credit_rms.
-        generator: see CreditInputs.
-        progress: see CreditInputs.
+        generator, progress: see CreditInputs.
         run: see devices.runner.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
@@ -305,11 +292,7 @@ def local_credit_step(
 def _cut_forward(
     network: Network, images: Tensor, run: Run, chained: bool
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return embed(x) on its graph, the cut states h_0..h_L, and their branches f_l.
-
-    Args:
-        chained: whether a chained backward pass follows, which needs states that require grad.
-    """
+    """Return embed(x) on its graph, the cut states h_0..h_L, and their branches f_l."""
     embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
     for block in network.blocks:
@@ -319,10 +302,7 @@ def _cut_forward(
 
 
 def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
-    """Return f_l(s_{l-1}), each on a separate graph, without process noise.
-
-    The noise is omitted because it shifts f_l but does not change its gradients.
-    """
+    """Return f_l(s_{l-1}), each on a separate graph, without process noise."""
     with quiet(network):
         return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
 
@@ -337,11 +317,7 @@ def _backward(
     credit_norm: str,
     eps: float,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding.
-
-    Args:
-        moved: the f_l to which the credits apply: `branches`, or other tensors if the method moves states.
-    """
+    """Backpropagate the gradient of J through every branch and the embedding."""
     count, outputs = len(embedded), [embedded, *moved]
     with torch.no_grad():
         rows = normalised_credits(credits, credit_norm, count, eps)
@@ -369,11 +345,6 @@ def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Ten
     """Return Σ_l Σ_i λ||f_l||², detached from the graph.
 
     A step reports this sum in addition to the loss.
-
-    Args:
-        branches: f_l of the trained blocks.
-        penalty: λ.
-        like: a tensor that gives the device and type of the result.
     """
     total = like.new_zeros(())
     return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total

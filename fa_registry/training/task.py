@@ -46,13 +46,7 @@ class Task:
     `build_task` creates a task.
 
     Attributes:
-        spec: the run's specification.
-        device: device of all tensors.
-        card: card of the data set.
-        splits: training and test data.
         network: the network, which training changes.
-        method: the method.
-        feedback: feedback state of the method.
         initial_norms: h_norm at initialisation, one value per site 0..L, or None if it was not measured.
     """
 
@@ -107,8 +101,6 @@ def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) ->
     Equal specifications give equal tasks.
 
     Args:
-        spec: the specification.
-        device: device of the task.
         root: folder of the data, or None for the default folder.
 
     Raises:
@@ -135,12 +127,6 @@ def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
 
 def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
     """Build a task on data that are already loaded.
-
-    Args:
-        spec: the specification.
-        device: device of the task.
-        card: card of the data set.
-        splits: training and test data on the device.
 
     Raises:
         InvalidFields: if network or feedback exceed the memory, or if an option of the architecture is invalid.
@@ -236,10 +222,7 @@ def weight_count(spec: RunSpec, card: DatasetCard) -> int:
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
-    """Return a text if a built-in method's feedback exceeds this machine's memory.
-
-    Third-party methods are not checked, because their code may not support the device `meta`.
-    """
+    """Return a text if a built-in method's feedback exceeds this machine's memory."""
     sizes = [value for value in spec.method_options.values() if isinstance(value, int) and value > WIDE]
     if not sizes or not methods.CATALOG.location(spec.method).is_builtin:
         return []
@@ -279,12 +262,7 @@ def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
     """Return the number of features per site and the shapes of replaceable layers.
 
-    The features are measured in a forward pass of one sample.
-
-    Args:
-        network: the network.
-        sample: one input, (1, …).
-        classes: number of classes, or of target values.
+    The features are measured in a forward pass of one sample, (1, …).
     """
     with torch.no_grad(), eval_mode(network):  # a BatchNorm has no batch statistics of one sample
         sites = tuple(features(state) for state in network.hidden(sample))

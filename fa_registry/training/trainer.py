@@ -176,10 +176,7 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: use this trainer's CUDA stream.
-
-        A separate stream is necessary for a capture and for trainers that run concurrently on a GPU.
-        """
+        """Context manager: use this trainer's CUDA stream, which captures and concurrent trainers need."""
         if self._stream is None:
             yield
             return

@@ -108,11 +108,7 @@ def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
 
 
 def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Return a copy of an optimiser value on the parameter's device, as the fused AdamW requires it.
-
-    A moment also gets the memory layout of its parameter, because the fused step requires equal layouts and the file does not store
-    them.
-    """
+    """Return a copy of an optimiser value with the parameter's device and memory layout."""
     if value.shape != parameter.shape:
         return value.to(parameter.device)
     return torch.empty_like(parameter, requires_grad=False).copy_(value)

@@ -50,10 +50,7 @@ def own_network(
 
     Args:
         checks: receives the problem if `model` is invalid.
-        model: the user-supplied model.
-        sites: positions of the states, as for `adapt`.
-        skip: as for `adapt`.
-        readout: as for `adapt`.
+        sites, skip, readout: as for `adapt`.
         gradient: as for `adapt`, or an empty string for the default.
 
     Returns:
@@ -171,15 +168,13 @@ def measured(
     """Run diagnostics on one batch and check the reference gradient.
 
     At a site without a credit, the metrics are N/A with this reason. If the backward pass does not compute the model's gradient,
-    comparisons with the gradient are N/A. If a diagnostic raises an exception, it is added to the failures, as in built-in
-    training.
+    comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added to the failures, as in
+    built-in training.
 
     Args:
         network: network with observable sites.
         x: input, (N, …).
         y: labels, (N,).
-        rule: the user's credit rule.
-        diagnostics: the diagnostics to run.
         least_error: as for an Observation.
         objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
         samples: as for reference.checked.
@@ -278,10 +273,7 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
 
 
 def _row_shape(state: Tensor) -> torch.Size:
-    """Return the shape (N, D_l) of a state's gradient vectors.
-
-    D_l is the second dimension of a feature map and the last dimension of any other state.
-    """
+    """Return the shape (N, D_l) of the gradient vectors of a state."""
     return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
 
 

@@ -37,9 +37,7 @@ class UserTask:
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
-        network: the trained model.
         batch: x (N, …) and y (N,), on which every metric is measured.
-        classes: number of classes.
         feedback_state: name → tensor of the matrices or networks that compute the credit.
         story: the entry `own_loop` of provenance.json. It contains the script and its SHA-256, the sites, and who declared the
             other fields.
@@ -145,8 +143,6 @@ class EpochJournal:
     Reading stops at the first damaged line. For example, a process may be killed while it writes a line, or a bit may change.
 
     Args:
-        folder: folder of the file.
-        spec: specification whose identity names the file.
         goes_on: whether to reuse the rows of an interrupted loop. False deletes them.
     """
 
