@@ -74,7 +74,7 @@ def _flushes_denormals() -> bool:
 
 @cache  # some milliseconds
 def _fingerprint(threads: int, deterministic: bool) -> str:
-    """Return 16 digits of a SHA-256 of computed results, which the arguments affect."""
+    """Return 16 digits of a SHA-256 of computed results, cached per thread count and kernel choice."""
     digest = hashlib.sha256()
     with torch.no_grad():
         for result in _results():
