@@ -60,7 +60,7 @@ def test_a_study_can_be_stopped_and_goes_on(start, workplace, times):
     assert ("KILLED", schema.INTERRUPTED) in ends and ends <= {("KILLED", schema.INTERRUPTED), ("FINISHED", "complete")}
     if times == 2:
         return
-    assert "the same command resumes there" in errors
+    assert "to resume, run the same command again" in errors
 
     one_at_a_time = [word.replace("2", "1") for word in arguments]
     ended = call(*one_at_a_time)  # in this process: what the stopped one left is all that there is

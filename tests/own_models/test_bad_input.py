@@ -105,7 +105,7 @@ def test_a_loss_that_does_not_depend_on_a_site():
         state(model.c(h))
         return model.head(h)
 
-    with pytest.raises(InvalidFields, match="found one that is detached or unused"):
+    with pytest.raises(InvalidFields, match="found a detached or unused state"):
         measure(Unused())
     found = measure(Unused(), "forward")
     assert values(found, "g_norm") == pytest.approx(true_norms(equations, Net(), *batch()), rel=1e-5)
@@ -188,7 +188,9 @@ class HalfInside(Net):
 
 
 def test_a_part_in_bfloat16_is_too_coarse_to_be_checked():
-    assert_withdrawn(measure(HalfInside()), "computes in torch.bfloat16, too coarse for differences of the loss")
+    assert_withdrawn(
+        measure(HalfInside()), "computes in torch.bfloat16, which is too coarse for differences of the loss"
+    )
     assert_withdrawn(measure(HalfInside(), "forward"), "it computes in torch.bfloat16")
 
 

@@ -158,7 +158,7 @@ def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
     report = fa_registry.diagnose(build(), sorted_batches)
     assert "batches with only one class: 0, 1, 2; shuffle, or batches differ by class" in report.remarks
     with pytest.warns(
-        fa_registry.EvidenceWarning, match="diagnose: eval_batches: labels of only one class, 0"
+        fa_registry.EvidenceWarning, match="diagnose: eval_batches: found labels of only one class, 0"
     ) as caught:
         report = fa_registry.diagnose(build(), sorted_batches[:1])
     assert [one.filename for one in caught] == [__file__]
@@ -270,7 +270,7 @@ def test_all_that_is_wrong_is_named_at_once():
         "frozen_baseline_acc",
         "eval_batches[1]",
         "eval_batches[0] y",
-        "eval_batches[2] x: the model cannot read it: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x2 and 5x8)",
+        "eval_batches[2] x: the model fails on this input: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x2 and 5x8)",
         "eval_batches[3] x",
         "eval_batches[3] x",
         "eval_batches[3] y",

@@ -361,7 +361,7 @@ def test_a_pickled_model_is_refused(registry, elsewhere):
 
 def test_feedback_for_a_method_that_has_none_is_refused(registry, elsewhere):
     message = refused(registry, elsewhere.weights, *SPEC, "--method", "bp", "--feedback", elsewhere.feedback)
-    assert "feedback: expected none, the method 'bp' has no feedback state" in message
+    assert "feedback: expected no file, because the method 'bp' has no feedback state" in message
 
 
 def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, elsewhere):

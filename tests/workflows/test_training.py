@@ -80,8 +80,8 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
     ("change", "message"),
     [
         (("--epochs", "-1"), "epochs: expected at least 0"),
-        (("--set", "batch_size=1438"), "larger than the data (digits trains on 1437)"),
-        (("--device", "cuda"), "torch sees no CUDA device"),
+        (("--set", "batch_size=1438"), "larger than the training data (digits has 1437 training samples)"),
+        (("--device", "cuda"), "torch finds no CUDA device"),
         (("--control", "frozen"), "the frozen control is trained by bp"),
         (("--set", "architecture.num_blocks=0"), "use control=shallow"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
