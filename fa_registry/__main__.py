@@ -1,4 +1,4 @@
-"""`python -m fa_registry` is the command `fa-registry`."""
+"""Run the command `fa-registry` as `python -m fa_registry`."""
 
 from fa_registry.cli import main
 

@@ -1,7 +1,8 @@
-"""Conversion of frozen dataclasses to JSON and back, canonical text and digests; no NaN, no infinity.
+"""Conversion between frozen dataclasses and JSON, canonical JSON text, and digests.
 
-pydantic validates what is read, and its errors are rewritten in the package's style. It is imported on first reading,
-because a machine that only trains may not have it.
+NaN and infinity are never read or written. pydantic validates all values that are read, and this module rewrites the
+error messages of pydantic in the style of the package. pydantic is imported when the first value is read, because a
+machine that only trains may not have pydantic.
 """
 
 from __future__ import annotations
@@ -55,7 +56,12 @@ EXPECTED = {  # pydantic's error type → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Convert records, mappings and tuples to plain JSON values. Raises ValueError for inf and nan."""
+    """Convert records, mappings and tuples to plain JSON values.
+
+    Raises:
+        ValueError: a value is infinite or NaN.
+        TypeError: a value has a type that JSON cannot represent.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
     if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
@@ -72,10 +78,17 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
-    """Return an object of type `hint` from plain JSON or TOML values.
+    """Convert plain JSON or TOML values to an object of type `hint`.
 
-    Text is never read as a number, and 1 is never read as true. Raises InvalidFields about `where` with every problem
-    at any depth, each with the path of its field.
+    Text is never converted to a number, and 1 is never converted to true.
+
+    Args:
+        hint: type of the object, for example a dataclass.
+        value: plain value to convert.
+        where: name of the file or record at the start of an error message.
+
+    Raises:
+        InvalidFields: lists every problem at any depth, each with the path of its field.
     """
     made, problems = try_decode(hint, value)
     if problems:
@@ -84,7 +97,11 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Return (object, []) as `decode`, or (None, problems) for a caller that adds its own problems."""
+    """Convert plain values like `decode`, but return the problems instead of raising.
+
+    Returns:
+        (object, []) if the value is valid, else (None, problems). The caller can add further problems to the list.
+    """
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
@@ -102,7 +119,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Return a copy with the first entries of every list and table; all lists share the limit `left`."""
+    """Copy a value with only its first entries; all lists together keep `left[0]` entries."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -118,9 +135,16 @@ def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """Return pydantic's TypeAdapter of a type; it refuses undeclared fields, NaN and infinity.
+    """Return pydantic's TypeAdapter of a type.
 
-    Raises UsageError if pydantic is not installed, as on a machine that only trains.
+    The adapter refuses undeclared fields, NaN and infinity.
+
+    Args:
+        hint: type to validate.
+        **config: further settings of pydantic's ConfigDict.
+
+    Raises:
+        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -134,7 +158,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return the validator of a type; if `thorough`, it reports every wrong entry of a list."""
+    """Return pydantic's validator; a thorough validator reports every wrong list entry."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -142,7 +166,7 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return the same schema without conversions between types."""
+    """Return the pydantic schema with conversions between types disabled."""
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
@@ -159,7 +183,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return any JSON value unchanged. Raises ValueError if it cannot be written as JSON again."""
+    """Return a JSON value unchanged, or raise ValueError if JSON cannot represent the value."""
     try:
         encode(value)
     except RecursionError:
@@ -170,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field; a value that fits none of several types is one problem."""
+    """Yield one line per wrong field, also if pydantic tried several types for the field."""
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:
@@ -194,7 +218,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield the path to the field without pydantic's additions: the types of a union that it tried."""
+    """Yield the path to a field without the type names that pydantic inserts for a union."""
     for step in error["loc"]:
         inside = isinstance(value, Mapping) and step in value
         inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -206,7 +230,7 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """Return the valid names at the end of `steps` from a value of type `hint`: fields or literals."""
+    """Return the field names or literals that are valid at the path `steps` in type `hint`."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
@@ -230,7 +254,10 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number that fits a float; text and booleans are not numbers."""
+    """Return whether a value is a number that is finite and fits in a float.
+
+    The result is false for text and for booleans.
+    """
     try:
         return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -238,14 +265,25 @@ def is_finite(value: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """Return a faulty value in one short line, even if it is a list of a million entries."""
+    """Return a short description of a wrong value in one line, for an error message.
+
+    The description is short even for a list of a million entries.
+    """
     return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """Return the table of a TOML file and the SHA-256 of its bytes.
+    """Read a TOML file.
 
-    Raises InvalidFields about `subject` if the file cannot be read or is not TOML.
+    Args:
+        path: path as the user typed it; links are followed.
+        subject: name of the file in an error message.
+
+    Returns:
+        The table of the file, and the SHA-256 (hex) of the bytes of the file.
+
+    Raises:
+        InvalidFields: the file cannot be read or is not valid TOML.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -265,7 +303,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(where: str, value: Any) -> Iterator[str]:
-    """Yield a problem for every integer of more than 64 bits, which TOML does not allow."""
+    """Yield one problem for each integer of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
@@ -277,9 +315,14 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
-    """Return the content of a JSON file that may be untrusted, as `loads` does.
+    """Read a JSON file that may be untrusted, with the checks of `loads`.
 
-    Raises UnreadableFile if the file cannot be read or is not valid JSON; the reason names the position.
+    Args:
+        path: path of the file.
+        limit: maximum size of the file in bytes.
+
+    Raises:
+        UnreadableFile: the file cannot be read or is not valid JSON; the reason contains the position of the error.
     """
     data = read_file(path, limit)
     try:
@@ -289,10 +332,13 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
 
 def loads(text: str) -> Any:
-    """Return the value of a JSON text that can be processed recursively and written again.
+    """Parse a JSON text that may be untrusted.
 
-    Raises ValueError for NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting
-    deeper than DEEPEST.
+    The returned value can be processed recursively and written as JSON again.
+
+    Raises:
+        ValueError: the text contains NaN, infinity, a number out of range, an unpaired surrogate, or a table with a
+            repeated name, or is nested deeper than DEEPEST levels.
     """
     try:
         value = json.loads(
@@ -341,17 +387,21 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return the same value; equal short strings, which many runs share, are kept in memory once."""
+    """Return an equal value, with short strings interned to save memory.
+
+    Many runs contain the same short strings, and Python keeps an interned string in memory only once.
+    """
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
-    """Return the pydantic schema of a type that converts itself to JSON and is read by `make`.
+    """Return the pydantic schema of a type that implements its own JSON conversion.
 
     Args:
-        make: converts the plain value; raises ValueError with a message for the user.
-        written: pydantic's schema of the JSON form, if the type does not declare it itself.
+        make: function that converts the plain JSON value; it raises ValueError with a message for the user.
+        name: name of the type in the schema.
+        written: pydantic's schema of the JSON form, if the type does not declare this schema itself.
     """
     from pydantic_core import core_schema
 
@@ -359,17 +409,20 @@ def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical JSON text, the same on every machine: sorted keys, no spaces."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces.
+
+    The text is the same on every machine.
+    """
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def pretty(value: Any) -> str:
-    """Return readable, deterministic JSON text that ends with a newline."""
+    """Return indented, deterministic JSON text that ends with a newline."""
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 (hex) of the canonical text."""
+    """Return the SHA-256 (hex) of the canonical JSON text of a value."""
     digest = hashlib.sha256()
     for piece in _pieces(value, IN_PIECES):
         digest.update(piece.encode())
@@ -377,7 +430,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """Yield the canonical text in pieces, split `levels` deep, so it is never completely in memory."""
+    """Yield the canonical text in pieces, split at `levels` levels, to save memory."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
         for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
             yield f'{"," if place else "{"}"{name}":'
@@ -393,6 +446,10 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes. Raises UnreadableFile if it is not a regular file."""
+    """Return the SHA-256 (hex) of the bytes of a file.
+
+    Raises:
+        UnreadableFile: the path is not a readable regular file.
+    """
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
