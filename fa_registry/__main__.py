@@ -1,4 +1,4 @@
-"""Run the command `fa-registry` as `python -m fa_registry`."""
+"""Entry point of `python -m fa_registry`, which runs the command `fa-registry`."""
 
 from fa_registry.cli import main
 

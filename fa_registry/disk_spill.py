@@ -2,8 +2,7 @@
 
 An audit of 10,000 runs therefore fits in memory. The first records of a spill file stay in memory, so an ordinary audit
 does not use the disk. The spill file has no name on disk, so a killed process leaves no stale file. The file is closed
-when the last record that uses the file is deleted. A forked copy of the process (parallel.parallel_for) reads the same
-file.
+when no record uses the file any more. A forked copy of the process (parallel.parallel_for) reads the same file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The metrics: name, symbol, label, unit, number format, place and mean over seeds.
+"""Declarations of the metrics: name, symbol, label, unit, format, mean over seeds.
 
-Metrics in built-in tables or sentences are declared here once. The card of a built-in diagnostic only names them, and
-tables are tuples of names. The card of any other diagnostic declares its metrics completely. A report contains the
-cards, so a page can show metrics that this release does not know.
+Each metric that a built-in table or sentence uses is declared here once. The card of a built-in diagnostic contains only
+the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
+declarations of its metrics. A report contains the cards, so a page can show metrics that this release does not declare.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of a diagnostic, and how pages show it."""
+    """Declaration of one metric: how a diagnostic measures it and how pages show it."""
 
     name: str  # ends with FAMILY for a family of metrics
     symbol: str = ""
@@ -57,33 +57,39 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """Return the column heading."""
+        """Column heading of the metric in a table."""
         return self.head or self.symbol
 
     @property
     def label(self) -> str:
-        """Return the label for places without a description, such as `largest growth`."""
+        """Label of the metric without a description, such as `largest growth`."""
         return self.alone or self.symbol
 
     @property
     def title(self) -> str:
-        """Return the start of a figure's title, such as `Largest growth`."""
+        """Label with a capital first letter for a figure's title: `Largest growth`."""
         # a symbol keeps its case, because S_l and s_l are different metrics
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
     def compared_with_control(self) -> bool:
-        """Return whether the metric compares a run with its frozen control; controls have no value."""
+        """Whether the metric compares a run with its frozen control.
+
+        A control has no value of such a metric.
+        """
         return self.name in COMPARED_WITH_CONTROL
 
     @property
     def with_deviation(self) -> bool:
-        """Return whether the audit table shows the standard deviation over seeds next to the mean."""
+        """Whether the audit table shows the standard deviation over seeds with the mean."""
         return self.name in WITH_DEVIATION
 
     @property
     def family(self) -> str:
-        """Return the common prefix of the family's metrics, `feature_drift/`; empty for a single metric."""
+        """Common prefix of the metrics of a family, for example `feature_drift/`.
+
+        A family has one metric per parameter. The prefix of a single metric is an empty string.
+        """
         return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
 
 
@@ -475,10 +481,18 @@ PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return name → metric from the cards of a report (`kind/name` → card as JSON).
+    """Return the metrics that the diagnostics' cards in a report declare.
 
-    Empty if an older release wrote the report. Fields and number formats that only a later release knows are left out.
-    Raises InvalidFields if an entry is not a metric.
+    Fields and number formats that only a later release defines are ignored.
+
+    Args:
+        cards: `kind/name` → card as JSON.
+
+    Returns:
+        Name → metric. The result is empty if an older release wrote the report.
+
+    Raises:
+        InvalidFields: an entry of a card is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
@@ -496,9 +510,12 @@ def _read(entry: Any) -> Metric:
 
 
 def quantity_of(name: str, known: Known = NONE) -> Metric:
-    """Return the metric of this name; the cards' metrics (`known`) take precedence over DECLARED.
+    """Return the metric with this name.
 
-    A metric of a family has the family's description. The label of an undeclared metric is its name.
+    Args:
+        name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
+            its label is its name.
+        known: metrics from the cards of a report; these metrics take precedence over DECLARED.
     """
     if name in known or name in DECLARED:
         return known.get(name) or DECLARED[name]
@@ -512,7 +529,10 @@ def quantity_of(name: str, known: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, known: Known = NONE) -> str:
-    """Return the per-site metric whose last entry is `name`: `gain` for `gain_L`; else empty."""
+    """Return the per-site metric that `name` reads at the last site.
+
+    For example, return `gain` for `gain_L`. Return an empty string if `name` is not such a metric.
+    """
     base = name.removesuffix(LAST_SITE)
     by_site = known.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
@@ -524,27 +544,40 @@ def symbol_of(name: str) -> str:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a built-in metric for places without a description: `largest growth`."""
+    """Return the label of a built-in metric, for example `largest growth`."""
     return DECLARED[name].label
 
 
 def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """Return the families of metrics (one value per parameter) in DECLARED and on the report's cards."""
+    """Return the metric families in DECLARED and in `known`.
+
+    A metric family has one metric per parameter. `known` contains the metrics of the cards in a report.
+    """
     return tuple(one for one in {**DECLARED, **known}.values() if one.family)
 
 
 def kind_of(quantity: str, known: Known = NONE) -> str:
-    """Return the filter that formats a metric; `num` if the metric is undeclared."""
+    """Return the name of the number format of a metric; `num` if it is not declared."""
     return quantity_of(quantity, known).kind
 
 
 def is_scale(quantity: str, known: Known = NONE) -> bool:
-    """Return whether a metric is on a ratio scale: its mean is geometric, its differences are ratios."""
+    """Return whether a metric is on a ratio scale.
+
+    The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
+    """
     return quantity_of(quantity, known).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table names and that have no `about`, once each, in order."""
+    """Yield the measured metrics that no table contains, in order and without repeats.
+
+    Metrics of families and metrics with an `about` field are excluded.
+
+    Args:
+        measured: names of the measured metrics.
+        known: metrics from the cards of the report.
+    """
     members = tuple(family.family for family in families(known))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, known)
@@ -553,7 +586,10 @@ def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
 
 
 def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured scalars that a form shows as one number per run, RUN_SCALARS first."""
+    """Yield the measured metrics that a form shows as one number per run.
+
+    The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
+    """
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
     yield from other_metrics(measured, known)
@@ -571,16 +607,23 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def subject_of(quantity: str) -> str:
-    """Return scale, reference, depth or stability; for any other metric, its name."""
+    """Return the subject of a metric: scale, reference, depth or stability.
+
+    Return the name of the metric if it belongs to no subject in SUBJECTS.
+    """
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 
 def over_seeds(
     readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
 ) -> OverSeeds:
-    """Return the mean over seeds of a metric's (seed, reading) pairs: see mean_over.
+    """Return the mean of a metric over seeds, as computed by `mean_over`.
 
-    `average`, if given, replaces the metric's own mean.
+    Args:
+        readings: (seed, reading) of each run.
+        quantity: name of the metric.
+        average: `arithmetic` or `geometric`; if it is empty, the declaration of the metric decides.
+        known: metrics from the cards of the report.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

@@ -16,10 +16,10 @@ from typing import TextIO
 
 
 def outlive_readers() -> None:
-    """Replace stdout and stderr so that a closed pipe does not stop the program.
+    """Make stdout and stderr continue after the reader has closed the pipe.
 
-    After the reader has closed the pipe, the replaced streams write to the null device. A stream that a test or a notebook
-    has replaced stays unchanged.
+    After the reader has closed the pipe, the streams write to the null device. A stream that a test or a notebook has
+    replaced stays unchanged.
     """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
