@@ -145,7 +145,7 @@ def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the problems that fit in a message, then a lower bound on how many more exist."""
+    """Yield the problems that fit in a message, then how many more there are at least."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)

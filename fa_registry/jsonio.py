@@ -1,4 +1,4 @@
-"""Conversion between frozen dataclasses and JSON, canonical JSON text, and digests.
+"""Conversion of frozen dataclasses to JSON and back, canonical text, and digests.
 
 NaN and infinity are never read or written. pydantic validates all values that are read, and this module rewrites the
 error messages of pydantic in the style of the package. pydantic is imported when the first value is read, because a
@@ -119,7 +119,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Copy a value with only its first entries; all lists together keep `left[0]` entries."""
+    """Copy a value with at most MOST_ENTRIES entries per table and `left[0]` in all lists."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -158,7 +158,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return pydantic's validator; a thorough validator reports every wrong list entry."""
+    """Return pydantic's validator; `thorough` makes it report every wrong list entry."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -183,7 +183,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value unchanged, or raise ValueError if JSON cannot represent the value."""
+    """Return a JSON value unchanged; raise ValueError if JSON cannot represent it."""
     try:
         encode(value)
     except RecursionError:
@@ -194,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field, also if pydantic tried several types for the field."""
+    """Yield one line per wrong field, even if pydantic tried several types for it."""
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:
@@ -218,7 +218,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield the path to a field without the type names that pydantic inserts for a union."""
+    """Yield the path to a field without the type names that pydantic adds for unions."""
     for step in error["loc"]:
         inside = isinstance(value, Mapping) and step in value
         inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -230,7 +230,7 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """Return the field names or literals that are valid at the path `steps` in type `hint`."""
+    """Return the field names or literals that type `hint` allows at the path `steps`."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
@@ -303,7 +303,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(where: str, value: Any) -> Iterator[str]:
-    """Yield one problem for each integer of more than 64 bits, which TOML does not allow."""
+    """Yield one problem per integer of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)

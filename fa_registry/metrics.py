@@ -619,11 +619,8 @@ def over_seeds(
 ) -> OverSeeds:
     """Return the mean of a metric over seeds, as computed by `mean_over`.
 
-    Args:
-        readings: (seed, reading) of each run.
-        quantity: name of the metric.
-        average: `arithmetic` or `geometric`; if it is empty, the declaration of the metric decides.
-        known: metrics from the cards of the report.
+    `readings` are pairs of a seed and the reading of a run. `average` is `arithmetic` or `geometric`; if it is empty, the
+    declaration of the metric `quantity` decides.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

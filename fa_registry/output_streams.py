@@ -1,4 +1,4 @@
-"""Standard output and error streams that continue after the reader closes the pipe.
+"""Standard output and error streams that continue after a pipe has been closed.
 
 `fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code
 that prints next. This code may be a progress bar, a log message, a warning, a `print` in a method, or the interpreter
@@ -53,7 +53,7 @@ class _OutlivingFile(io.FileIO):
 
 
 def _is_abandoned(error: OSError, descriptor: int) -> bool:
-    """Return whether the error means a closed pipe or terminal; false for a disk error."""
+    """Return whether an error means a closed pipe or terminal, and not a disk error."""
     if error.errno == errno.EPIPE:
         return True
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(descriptor).st_mode)

@@ -1,4 +1,4 @@
-"""Number of usable CPU cores, and a parallel loop over forked copies of the process."""
+"""Number of usable CPU cores, and a parallel loop over copies of the process."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def usable_cores() -> int:
 
 
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Call work(item) for every item, in forked copies if forking is safe and saves time.
+    """Call work(item) for every item, in parallel if that is safe and saves time.
 
-    A copy inherits the memory of this process, so no data are sent to the copy. Results that a copy keeps in memory are
-    lost, so `work` must write its results to files. If a copy fails or is killed, this process repeats the items of the
-    copy. Therefore `work` may be called twice for an item, and exceptions of `work` are raised in this process.
+    The parallel processes are forked copies of this process. A copy inherits the memory of this process, so no data are sent
+    to the copy. Results that a copy keeps in memory are lost, so `work` must write its results to files. If a copy fails or
+    is killed, this process repeats the items of the copy. Therefore `work` may be called twice for an item, and exceptions
+    of `work` are raised in this process.
 
     Args:
         work: function to call; a second call for the same item must be harmless.

@@ -259,7 +259,7 @@ class Catalog:
         return found
 
     def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in to `found`, or record the conflict if the name is in use."""
+        """Add a third-party plug-in to `found`, or record the conflict of names."""
         known = found.setdefault(name, location)
         if (known.module, known.attribute) == (location.module, location.attribute):
             return
@@ -279,7 +279,7 @@ def _unlike(value: object, wanted: type) -> str:
 
 
 def _location(point: importlib.metadata.EntryPoint) -> Location:
-    """Return the location of an entry point; a faulty entry point fails later on import."""
+    """Return the location of an entry point; a faulty one raises an error on import."""
     try:
         module, attribute = point.module, point.attr
     except AttributeError:  # the entry point does not have the form module:attribute
@@ -297,7 +297,7 @@ def _file_of(module: str) -> str:
 
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Return the spec of a module like importlib.util.find_spec, but import no parent package."""
+    """Return a module's spec like importlib.util.find_spec, without importing parents."""
     top, *rest = module.split(".")
     try:
         specification = importlib.util.find_spec(top)
@@ -312,7 +312,7 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _foreign(what: str, location: Location) -> ModuleType:
-    """Import a third-party module in a separate thread; raise ImportHangs after MOST_SECONDS."""
+    """Import a third-party module in a thread; raise ImportHangs after MOST_SECONDS."""
 
     # A slow import logs a warning. After MOST_SECONDS the import is abandoned, but its thread continues until the process
     # ends. `os._exit` in the module does not end this process.

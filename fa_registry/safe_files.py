@@ -1,4 +1,4 @@
-"""Safe access to untrusted files: regular files only, no path traversal, size limits.
+"""Safe access to untrusted files: regular files of limited size in their folder.
 
 A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
 Therefore the package opens files of a store only through this module.
@@ -29,7 +29,7 @@ class UnreadableFile(IntegrityError):
 
     Args:
         path: path of the file.
-        reason: verb phrase that follows the path in the message, such as "is a link".
+        reason: last part of the message, after the path, such as "is a link".
     """
 
     def __init__(self, path: Path, reason: str):

@@ -20,7 +20,6 @@ LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for 
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    """Return a pattern for passwords in store addresses; its groups match the text before."""
     # A password is before the host or has a name. In addresses of databases it may contain / and ?, as SQLAlchemy reads
     # them. `sign` is the pattern of a password's character, except for / ? and @.
     return re.compile(
@@ -44,7 +43,7 @@ def escape_control(text: str) -> str:
 
 
 def escape_to_one_line(text: str) -> str:
-    """Return the text like `escape_control`, with spaces instead of line ends and tabs."""
+    """Return the text like `escape_control`, with spaces for line ends and tabs."""
     return re.sub(r"[\t\n]+", " ", escape_control(text))
 
 
