@@ -119,7 +119,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Copy a value with at most MOST_ENTRIES entries per table and `left[0]` in all lists."""
+    """Copy a value with only the first entries of its lists and tables."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):

@@ -142,7 +142,7 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return the state (X: no such process) and start in ticks after boot (0: unknown)."""
+    """Return state (X: no such process) and start in ticks after boot (0: unknown)."""
     with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -1,10 +1,12 @@
-"""ablation: which instruments reject which runs, alone and together.
+"""Analysis `ablation`: which instruments, single or combined, reject which runs.
 
-An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision has no use. For each
-run an instrument fires, does not fire, or is undetermined. A set of instruments decides as the edition does. Accuracy and Γ
-reject if they fire. Rules reject if all of a `fail_if` list fire (in a strict edition: any), and a rule outside the set counts as
-not firing. A missing metric never leads to an accept: the set rejects if it would for any value of the metric, otherwise it
-cannot judge.
+An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
+For each run, an instrument fires, does not fire, or is undetermined.
+
+A set of instruments decides by the rules of the edition. Accuracy and Γ reject a run if they fire. Rules reject a run if
+all rules of one `fail_if` list fire; in a strict edition, one rule that fires is enough. A rule outside the set counts as
+not firing. If a metric is missing, the set never accepts the run. It rejects the run if it would reject for any value of
+the missing metric, and otherwise it cannot judge the run.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Evidence:
-    """The instruments' results on one run.
+    """The results of all instruments for one run.
 
     Args:
-        fires: Instrument → True if it fires, False if it does not, None if it is undetermined.
-        warned: The instruments that warn.
+        fires: instrument → True if it fires, False if it does not fire, None if this is undetermined.
+        warned: instruments that fail, warn or are waived.
     """
 
     fires: Mapping[str, bool | None]
@@ -45,12 +47,12 @@ class Evidence:
 
 
 def instruments(edition: Edition) -> tuple[str, ...]:
-    """Return accuracy, Γ and the edition's gating rules, in order."""
+    """Return the names of all instruments: accuracy, Γ, and the gating rules in order."""
     return (ACCURACY, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
-    """Return each instrument's result on one run."""
+    """Return the result of each instrument for one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
         ACCURACY: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
@@ -64,7 +66,14 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 
 
 def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the accuracy is no better than guessing one of the data set's classes."""
+    """Return whether the accuracy of a run is at most 1/classes of its data set.
+
+    Return None if the accuracy or the number of classes is unknown.
+
+    Args:
+        run: the run.
+        card: card of the data set.
+    """
     accuracy = take("accuracy", "scalar", run.record.measurements)[0].value
     classes = card.get("classes")
     if accuracy is None or not isinstance(classes, int) or classes < 2:
@@ -73,7 +82,14 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the headline Γ is at most 0; always False if the credit is the gradient itself."""
+    """Return whether the headline Γ of a run is at most 0.
+
+    Return False if the credit is the gradient by construction, and None if Γ is unknown.
+
+    Args:
+        run: the run.
+        card: card of the method.
+    """
     if is_exact(card):
         return False
     gamma = take("gamma_deep_mean", "scalar", run.record.measurements)[0].value
@@ -82,7 +98,13 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Decider:
-    """The decision of the chosen instruments on a run, by the edition: decide(evidence, chosen)."""
+    """Function object that returns the decision of a set of instruments for one run.
+
+    The call is `decide(evidence, chosen)`, where `chosen` contains the names of the instruments.
+
+    Args:
+        edition: edition whose rules and `fail_if` lists determine the decision.
+    """
 
     edition: Edition
 
@@ -97,12 +119,12 @@ class Decider:
 
 
 def protocol_decision(verdict: Verdict) -> str:
-    """Return the edition's verdict as a decision of a set of instruments."""
+    """Return the decision (rejects, warns, …) that corresponds to a verdict."""
     return OF_PROTOCOL[verdict.outcome]
 
 
 def worst(decisions: Iterable[str]) -> str:
-    """Return the most severe of several decisions."""
+    """Return the most severe of several decisions, in the order of DECISIONS."""
     return min(decisions, key=DECISIONS.index)
 
 
@@ -127,7 +149,11 @@ RULE_OF = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the decisions of each set of instruments on each method, and how many it rejects."""
+    """Count the methods and runs that each set of instruments rejects.
+
+    Returns:
+        Three tables: the decision of each set for each method, the counts of the ladder of sets, the counts of all sets.
+    """
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)
@@ -152,7 +178,7 @@ def name_of(chosen: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return each instrument alone, then accuracy, Γ and more and more rules, then the protocol as ()."""
+    """Return each instrument, then growing sets, then () for the full protocol."""
     alone = [(name,) for name in names]
     rising = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*alone, *rising, ()]

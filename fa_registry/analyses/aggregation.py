@@ -1,4 +1,7 @@
-"""aggregation: eight headline numbers from the same cosines, and the site that may dominate the mean."""
+"""Analysis `aggregation`: Γ of a method according to eight ways of averaging.
+
+The eight numbers are computed from the same cosines. The analysis also names a site that may dominate the mean.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,12 @@ BY_SITE = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return Γ of every method by eight aggregates, with their spread and the site that carries the mean."""
+    """Compute eight aggregates of Γ for every method and how much they differ.
+
+    Returns:
+        Three tables: the aggregates of each method with the site that dominates the mean, the aggregates of each run, and Γ
+        at each site.
+    """
     rows, by_run, by_site = [], [], []
     for method in trained(report):
         sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
@@ -78,7 +86,7 @@ def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
 
 
 def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
-    """Return the known values, their runs, and the first missing one, as a spread needs all eight."""
+    """Return the known aggregates, the ids of their runs, and the first missing aggregate."""
     readings = [cells[name].reading for name in NAMES]
     ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
     missing = [reading for reading in readings if reading.value is None]
@@ -118,7 +126,7 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Return the deep site with the largest share of Σ|Γ_l| among the sites that count."""
+    """Return cells for the site 1..L with the largest share of Σ|Γ_l|, and this share."""
     counted = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted if row["gamma"].reading.value is None]
     if missing or not counted:

@@ -1,4 +1,7 @@
-"""Interface of analyses: a question about many runs, answered by tables with the runs of each number."""
+"""Interface of analyses.
+
+An analysis answers one question about many runs with tables. Each number in a table names the runs that provided it.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ class AnalysisColumn:
     """A column of an analysis table.
 
     Args:
-        name: The key of its cells.
-        words: A description of its content.
-        unit: The unit of its numbers.
-        kind: The number format, one of KINDS.
+        name: key of the column's cells.
+        words: description of the content.
+        unit: unit of the numbers.
+        kind: number format, one of KINDS.
     """
 
     name: str
@@ -35,13 +38,15 @@ class AnalysisColumn:
 
 @dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
 class AnalysisCell:
-    """A number, a text, or both.
+    """A cell of an analysis table: a number, a text, or both.
 
     Args:
-        run_ids: The runs it was read from.
+        reading: the number, or the reason why there is no number.
+        text: the text.
+        run_ids: ids of the runs that provided the content.
         interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
-        n: The number of values that it is computed from.
-        of: For a mean over seeds, the number of seeds; n of them have a value.
+        n: number of values from which the number is computed.
+        of: for a mean over seeds, the number of all seeds; only `n` of these seeds have a value.
     """
 
     reading: Reading | None = None
@@ -63,8 +68,11 @@ class AnalysisTable:
     """A table of an analysis.
 
     Args:
-        rows: Column name → cell, with every column in every row.
-        detail: Whether it is for files and figures only, because it is too long for a terminal.
+        name: key of the table.
+        title: title of the table.
+        columns: columns in order.
+        rows: column name → cell; every row contains every column.
+        detail: whether the table is omitted in a terminal, because it is too long; files and figures use it.
     """
 
     name: str
@@ -83,14 +91,16 @@ class AnalysisTable:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One answered question: the first table is the answer, the others are its evidence.
+    """The result of an analysis with the runs and the edition that it used.
+
+    The first table answers the question, and the other tables are the evidence for the answer.
 
     Args:
-        source: The publication that first asked the question.
-        selection: The analysed runs, as text.
-        edition: The edition that judged the runs.
-        remarks: Notes for the reader.
-        excluded: Selected runs that could not be read.
+        source: publication that first investigated the question.
+        selection: text that describes which runs were analysed.
+        edition: edition that judged the runs.
+        remarks: notes for the reader.
+        excluded: selected runs that could not be read.
     """
 
     name: str
@@ -118,14 +128,17 @@ class Analysis:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analyser: its tables, the answer first, and its remarks."""
+    """The return value of an analysis plug-in: its tables and remarks.
+
+    The first table answers the question of the analysis.
+    """
 
     tables: tuple[AnalysisTable, ...]
     remarks: tuple[str, ...] = ()
 
 
 def without_rows(analysis: Analysis, why: str = "it has no row for these runs") -> str:
-    """Return `why` if the answer has no row, else an empty text."""
+    """Return `why` if the first table has no rows, else an empty string."""
     return "" if analysis.rows else why
 
 
@@ -134,10 +147,13 @@ class Analyser:
     """One analysis as a plug-in.
 
     Args:
-        question: One sentence that ends in a question mark.
-        answer: answer(report, edition); the report's runs are judged by that edition.
-        rank: Its position among the analyses of an audit's first page, from 1; 0 if it is not shown there.
-        silence: silence(analysis) returns why there is no result for these runs, or an empty text.
+        name: name of the analysis.
+        title: title on pages.
+        question: question that the analysis answers, one sentence with a question mark.
+        source: publication that first investigated the question.
+        answer: function (report, edition) → result; the same edition has judged the runs of the report.
+        rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
+        silence: function of the analysis that returns why these runs have no result, or an empty string.
     """
 
     name: str
@@ -149,7 +165,15 @@ class Analyser:
     silence: Callable[[Analysis], str] = without_rows
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
-        """Return the analysis of every run of the report; raise ValueError if another edition judged them."""
+        """Analyse every run of a report.
+
+        Args:
+            report: judged runs.
+            edition: edition that judged the runs.
+
+        Raises:
+            ValueError: another edition judged the runs of the report.
+        """
         mine, its = edition.reference, report.edition
         if (mine.name, mine.digest, mine.overrides) != (its.name, its.digest, dict(its.overrides)):
             raise ValueError(

@@ -1,4 +1,7 @@
-"""cross-architecture: the same method on every network, with the frozen control of each network."""
+"""Analysis `cross-architecture`: the same method on every network.
+
+Each network has its frozen control, with which the method is compared.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,12 @@ BY_METHOD = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every method on every network with its margin over frozen, and the settings of each verdict."""
+    """Compare every method on every network with the frozen control of that network.
+
+    Returns:
+        Two tables: one row per method and network with the margin over the frozen control, and one row per method with the
+        settings in which it passes and fails.
+    """
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
     controls = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
@@ -120,7 +128,7 @@ def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, Analysi
 
 
 def silence(analysis: Analysis) -> str:
-    """Return why there is nothing to compare, if all runs are of one network."""
+    """Return the reason for no comparison if all runs are of one network, else ""."""
     several = len({row["architecture"].text for row in analysis.rows}) > 1
     return "" if several else "all runs are of one network"
 

@@ -1,4 +1,7 @@
-"""first-fire: the epoch at which each rule first fires; the earlier a warning, the more useful it is."""
+"""Analysis `first-fire`: the epoch at which each rule first fires.
+
+An earlier warning is more useful, because it saves more training.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,10 @@ class Fire:
     """The epoch at which a rule first fires on one run.
 
     Args:
-        state: fires, never or unknown.
-        open: Whether an earlier epoch cannot be judged.
+        run: the run.
+        epoch: the epoch, or the reason why there is none.
+        state: `fires`, `never` or `unknown`.
+        open: whether the rule could not be judged at an earlier epoch.
     """
 
     run: RunAudit
@@ -69,14 +74,18 @@ class Fire:
 
     @property
     def text(self) -> str:
-        """Return `8`, `≤8` if an earlier epoch is open, `never`, or `N/A`."""
+        """Text of the epoch: `8`, `≤8` if `open` is true, `never`, or `N/A`."""
         if self.epoch.value is None:
             return "never" if self.state == "never" else "N/A"
         return f"{'≤' if self.open else ''}{self.epoch.value:.0f}"
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the epoch at which each rule first fires, by method over its seeds and run by run."""
+    """Find the epoch at which each rule first fires on each run.
+
+    Returns:
+        Two tables: one row per rule and method over its seeds, and one row per rule and run.
+    """
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
     for rule in edition.rules:
@@ -98,7 +107,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
-    """Return the epoch of the first fire, or that it never fires, or why that is not known."""
+    """Return the epoch at which a rule first fires on a run.
+
+    If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
+    """
     if rule.judge != LIMIT or rule.reference:
         how = AT_THE_END.get(rule.judge, "by another rule")
         return Fire(run, Reading(None, f"judged only at the end, {how}"), "unknown")
@@ -141,9 +153,7 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
 
 
 def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
-    """Return the order statistic at `place` (0 first, 1 last) of the epochs; never counts as last.
-    A median over only the runs that fire would be earlier the fewer of them fire.
-    """
+    """Return the quantile `place` (0: first, 1: last) of epochs; "never" counts as last."""
     unknown = [one for one in fires if one.state == "unknown"]
     if unknown:
         return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))

@@ -1,8 +1,8 @@
-"""ladder: accuracy by the number of trained blocks, and by the total number of blocks.
+"""Analysis `ladder`: accuracy by the number of trained blocks and of all blocks.
 
-The controls ladder_1 .. ladder_{L−1} of a method train its last 1 .. L−1 blocks; the method itself trains all L. The run without
-trained blocks is ladder_0, or if that was not run the frozen control of the setting: it has another method, which has no effect
-if no block is trained.
+The controls ladder_1 .. ladder_{L−1} of a method train only its last 1 .. L−1 blocks. The method itself trains all L
+blocks. The run without trained blocks is the control ladder_0. If ladder_0 was not run, the frozen control of the setting
+replaces it. The frozen control has another method, but a method has no effect if no block is trained.
 """
 
 from __future__ import annotations
@@ -57,7 +57,12 @@ Runs = Sequence[RunAudit]
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every method by number of trained blocks, and by depth if it was trained at several depths."""
+    """Compare the accuracy of every method by number of trained blocks and by depth.
+
+    Returns:
+        Two tables: one row per method and number of trained blocks, and one row per method and depth. The second table
+        contains only methods that were trained at several depths.
+    """
     controls = _controls(report)
     rows, bare = [], []
     for method in trained(report):
@@ -74,10 +79,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
-    """Return (key of the method, name of the control) → its label and runs.
-
-    λ is left out of the key of ladder_0, since the penalty has no effect without trained blocks.
-    """
+    """Return (key of the method, name of the control) → label and runs of the control."""
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
@@ -95,7 +97,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """Return number of trained blocks → label and runs."""
+    """Return number of trained blocks → label and runs, for one method and its controls."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
     trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
@@ -110,7 +112,7 @@ def _depths_value(
 
 
 def _blocks(method: MethodRuns) -> int:
-    """Return L, from the network's option or from the sites that were measured."""
+    """Return the number of blocks, L, from the network's options or the measured sites."""
     statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
     return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1
@@ -131,10 +133,7 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
 
 
 def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
-    """Return the mean paired difference with its 95 % t interval.
-
-    It is N/A without a common seed, and 0 for the runs without trained blocks themselves.
-    """
+    """Return the mean accuracy gain over the runs `foot` without trained blocks."""
     if runs is foot:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
@@ -151,7 +150,7 @@ def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
 
 
 def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, AnalysisCell]]:
-    """Return the methods that differ only in num_blocks, by rising depth."""
+    """Return rows for the methods that differ only in num_blocks, sorted by depth."""
     scans: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = method.runs[0].record.spec
@@ -178,7 +177,10 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """Return why there is no ladder, if no method was run with only some of its blocks trained."""
+    """Return the reason why the analysis has no result, or an empty string.
+
+    The analysis has no result if no run trains only some blocks and no method was run at two depths.
+    """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
     return (

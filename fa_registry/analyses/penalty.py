@@ -1,4 +1,7 @@
-"""penalty: the effect of the residual penalty λ, between runs that differ only in λ."""
+"""Analysis `penalty`: the effect of the residual penalty λ.
+
+The analysis compares runs that differ only in λ.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,15 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """A metric of the sweep, by its name in the catalogue; on a ratio scale its difference is a ratio."""
+    """A metric that the penalty sweep compares.
+
+    Two values are compared by their ratio if the metric is on a ratio scale, else by their difference.
+
+    Args:
+        name: name of the metric in the catalog of metrics.
+        column: column of the metric in the tables.
+        pick: function that reads the metric from a run.
+    """
 
     name: str
     column: AnalysisColumn
@@ -87,7 +98,11 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every strength of the penalty of every method, and its paired difference from the weakest."""
+    """Compare every method at each strength λ of the penalty with its smallest λ.
+
+    Returns:
+        Two tables: the metrics at each λ over seeds, and the paired differences from the runs with the smallest λ.
+    """
     rows, differences, remarks = [], [], []
     for sweep in sweeps(report):
         if len(sweep) == 1:
@@ -108,7 +123,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
-    """Return groups of methods that differ only in λ, by rising λ; also methods with a single λ."""
+    """Return groups of methods that differ only in λ, each sorted by λ.
+
+    A method that was run with only one λ is a group of one.
+    """
     found: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
@@ -121,7 +139,6 @@ def _strength(method: MethodRuns) -> float:
 
 
 def _base(method: MethodRuns) -> str:
-    """Return the method's label without its penalty, as the name of the sweep."""
     return method.label.replace(f"+pen λ={_strength(method):g}", "")
 
 
@@ -155,7 +172,7 @@ def _outcome(ours: dict[int, float], theirs: dict[int, float]) -> str:
 
 
 def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn) -> AnalysisCell:
-    """Return the mean paired difference with its 95 % t interval, or on a ratio scale the ratio."""
+    """Return the mean paired difference, or ratio, with its 95 % t interval."""
     runs = (*baseline.runs, *method.runs)
     readings = {run.record.run_id: quantity.pick(run.record) for run in runs}
     broken = [run_id for run_id, reading in readings.items() if reading.not_finite]

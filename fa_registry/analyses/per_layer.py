@@ -1,4 +1,7 @@
-"""per-layer: ‖g_l‖ and Γ_l of every site; a mean over sites hides a site that dominates or fails."""
+"""Analysis `per-layer`: ‖g_l‖ and Γ_l at every site.
+
+A mean over sites does not show whether one site dominates or fails.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 @dataclass(frozen=True)
 class SiteColumn:
-    """A metric by site, with its name in the catalogue."""
+    """A metric with one value per site.
+
+    Args:
+        name: name of the metric in the catalog of metrics.
+        column: column of the metric in the table.
+    """
 
     name: str
     column: AnalysisColumn
@@ -43,7 +51,11 @@ ENDS = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every site of every method, and the change of the gradient between its two ends."""
+    """Report norms, gain and Γ of every method at every site.
+
+    Returns:
+        Two tables: one row per method and site, and one row per method with the gradient at site 0 and at site L.
+    """
     rows, ends = [], []
     for method in trained(report):
         exact = exact_sites(report.cards.get(f"methods/{method.name}", {}), _sites(method))
@@ -61,7 +73,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _sites(method: MethodRuns) -> int:
-    """Return the most sites of any run: seeds share one architecture, but a broken run may have none."""
+    """Return the largest number of sites of any run, because a broken run may have none."""
     rows = (run.record.measurements.sites for run in method.runs)
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 
@@ -77,7 +89,7 @@ def _row(method: MethodRuns, site: int, exact: bool) -> dict[str, AnalysisCell]:
 
 
 def _counts(method: MethodRuns, site: int, exact: bool) -> str:
-    """Return whether Γ is informative at a site, or why not."""
+    """Return whether Γ is informative at a site, or the reason why it is not."""
     if any(_at("gamma", site)(run.record).reason == NOT_CREDITED for run in method.runs):
         return f"no: {NOT_CREDITED}"
     return "exact by construction" if exact else "yes"

@@ -1,7 +1,8 @@
-"""sensitivity: the exact range of each threshold over which no run's verdict changes, without a grid.
+"""Analysis `sensitivity`: the range of each threshold in which no verdict changes.
 
-The result of a comparison can change only if the threshold passes an observed value. So each run (or each group, for a rule
-over seeds) is judged again only at its observed values and at the next double beyond them.
+The range is exact, and no grid is searched. The result of a comparison can change only if the threshold passes an
+observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
+each of them. For a rule over seeds, the group of runs is judged again instead of a single run.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ OBSERVED = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the range of every threshold over which no run's verdict changes, and the runs that bound it."""
+    """Find the range of each threshold in which no run's verdict changes.
+
+    Returns:
+        Two tables: the range of each threshold with the runs that limit it, and all observed values at which a verdict can
+        change.
+    """
     rows, observed = [], []
     for limit in limits(edition):
         judged = units(report, edition, limit)
@@ -82,10 +88,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest edge of all units on one side; edges at the same value are merged.
-
-    Whether the value itself is included depends only on the operator and the side, so merged edges agree.
-    """
+    """Return the nearest edge of all units on one side, with the changes of equal edges."""
     found: dict[int, ThresholdEdge] = {}  # by the unit's index
     reached = math.inf
     for start, place, unit in sorted(
@@ -103,12 +106,12 @@ def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: 
 
 
 def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
-    """Return the signed position of the unit's first value on this side, the nearest possible edge."""
+    """Return `side` times the nearest value of the unit on this side, or infinity."""
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
 def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
-    """Return why a threshold has no limit on either side; {0} is the side."""
+    """Return why a threshold has no limit; the caller fills in the side for `{0}`."""
     if not rule.gating:
         return "no {0} limit: this rule does not gate the verdict"
     if rule.judge == CREDIT:
@@ -132,7 +135,7 @@ def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> d
 
 
 def _changed(found: ThresholdEdge) -> list[str]:
-    """Return texts such as `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`, one per method and change."""
+    """Return one text per method and change: `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`."""
     seeds: dict[tuple[str, str, str], list[str]] = {}
     for change in found.changes:
         key = (change.method.label, change.before, change.after)
