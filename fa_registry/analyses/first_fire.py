@@ -1,6 +1,6 @@
 """Analysis `first-fire`: the epoch at which each rule first fires.
 
-An earlier warning is more useful, because it saves more training.
+A warning is more useful if it occurs early in the training.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
 
 
 def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
-    """Return the quantile `place` (0: first, 1: last) of epochs; "never" counts as last."""
+    """Return a quantile of the epochs (0: first, 1: last); "never" counts as last."""
     unknown = [one for one in fires if one.state == "unknown"]
     if unknown:
         return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))

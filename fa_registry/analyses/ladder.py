@@ -97,7 +97,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """Return number of trained blocks → label and runs, for one method and its controls."""
+    """Return number of trained blocks → label and runs of the method or its control."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
     trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}

@@ -73,7 +73,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _sites(method: MethodRuns) -> int:
-    """Return the largest number of sites of any run, because a broken run may have none."""
+    """Return the largest number of sites of any run; a broken run may have no site."""
     rows = (run.record.measurements.sites for run in method.runs)
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 

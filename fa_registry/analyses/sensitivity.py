@@ -88,7 +88,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest edge of all units on one side, with the changes of equal edges."""
+    """Return the nearest edge of all units on one side; edges of equal value are merged."""
     found: dict[int, ThresholdEdge] = {}  # by the unit's index
     reached = math.inf
     for start, place, unit in sorted(
