@@ -86,7 +86,10 @@ class SpillFile:
                 self._file = self._file or _File()
                 lies = self._file.write(fields)
             except OSError as error:
-                LOG.warning("%s: records stay in memory; set TMPDIR to a folder with more free space", error)
+                LOG.warning(
+                    "%s: all further records stay in memory; to use less memory, set TMPDIR to a folder with more free space",
+                    error,
+                )
                 self._laid = -sys.maxsize  # log the warning only once
                 return record
             kept = {name: value for name, value in vars(record).items() if name not in fields}

@@ -63,7 +63,9 @@ def encode(value: Any) -> Any:
         TypeError: a value has a type that JSON cannot represent.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
+        raise ValueError(
+            f"expected a finite number in a record, found {value}; use Reading.of, which records N/A with the reason"
+        )
     if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
         return value
     if hasattr(value, "__json__"):
@@ -74,7 +76,7 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
-    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+    raise TypeError(f"expected a value that JSON can represent, found a {type(value).__name__}")
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
@@ -115,7 +117,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         errors = error.errors(include_url=False)
         more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
         return None, [*_lines(hint, first, errors[:LISTED]), *more]
-    return None, [f"record: expected other values after the first {MOST_ENTRIES:,} entries"]
+    return None, [f"record: the first {MOST_ENTRIES:,} entries are valid; a later entry is wrong"]
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
@@ -150,7 +152,7 @@ def adapter(hint: Any, **config: Any) -> Any:
         from pydantic import ConfigDict, TypeAdapter
     except ImportError as error:
         raise UsageError(
-            f"reading {getattr(hint, '__name__', hint)} needs pydantic, which is not installed: pip install 'pydantic>=2.12'"
+            f"pydantic is needed to read {getattr(hint, '__name__', hint)}, but is not installed: pip install 'pydantic>=2.12'"
         ) from error
     # pydantic takes no settings for a plain dataclass, but for a NewType of it, which validates the same
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
@@ -311,7 +313,7 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
         for place, item in enumerate(value):
             yield from _beyond_toml(f"{where}[{place}]", item)
     elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
-        yield f"{where}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+        yield f"{where}: expected a whole number of at most 64 bits, found a number of {value.bit_length()} bits"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
@@ -382,7 +384,7 @@ def _number(text: str) -> float:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = {sys.intern(name): intern_values(value) for name, value in pairs}
     if len(table) != len(pairs):  # otherwise two readers could use different values of a repeated name
-        raise ValueError("a name occurs twice in one table")
+        raise ValueError("the same name occurs twice in one table")
     return table
 
 

@@ -82,7 +82,11 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
                 process.start()
             copies.append(process)
     except OSError as error:  # not enough memory or processes
-        LOG.info("%s: this process does the work of %d more processes", error, len(shares) - len(copies))
+        LOG.info(
+            "%s: %d parallel processes could not be started, so this process does their work",
+            error,
+            len(shares) - len(copies),
+        )
     finally:
         if not frozen:
             gc.unfreeze()

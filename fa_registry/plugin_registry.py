@@ -174,7 +174,7 @@ class Catalog:
                 if self.location(name).is_builtin or isinstance(error, ImportHangs):
                     raise
                 if name not in self._told:
-                    LOG.warning("left out: %s", error)
+                    LOG.warning("plug-in left out: %s", error)
                 self._told.add(name)
         return found
 
@@ -236,7 +236,7 @@ class Catalog:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
         if member is None:
-            raise PluginError(f"{what}: {location.file} binds no {location.attribute}")
+            raise PluginError(f"{what}: {location.file} defines no {location.attribute}")
         place = f"{location.module}:{location.attribute}"
         if self.kind is not None and not isinstance(member, self.kind):
             raise PluginError(f"{what}: {place} is {_unlike(member, self.kind)}")
@@ -266,7 +266,9 @@ class Catalog:
         place = f"{location.file} ({location.module}:{location.attribute})"
         # on a name conflict the built-in plug-in wins; two third-party plug-ins are both refused
         if known.is_builtin:
-            why = f"{self.singular} {name!r}: {place} is not used: {known.file} has that name; rename the entry point"
+            why = (
+                f"{self.singular} {name!r}: {place} is not used: {known.file} has the same name; rename the entry point"
+            )
             self._shadowed.append(Fault(name, location.file, why))
             LOG.warning("%s", why)
         else:
@@ -333,14 +335,14 @@ def _foreign(what: str, location: Location) -> ModuleType:
         loading.start()
         loading.join(SLOW_SECONDS)
         if not outcome:
-            LOG.warning("%s: importing %s takes long; Ctrl-C ends it", what, location.file)
+            LOG.warning("%s: the import of %s takes long; press Ctrl-C to stop it", what, location.file)
             loading.join(MOST_SECONDS - SLOW_SECONDS)
     finally:
         os._exit = genuine
     if not outcome:
-        without = f"`pip uninstall {shlex.quote(location.package)}` removes it"
+        without = f"`pip uninstall {shlex.quote(location.package)}` removes the package"
         raise ImportHangs(
-            f"{what}: importing {location.file} took {MOST_SECONDS:.0f} seconds and was abandoned; {without}"
+            f"{what}: the import of {location.file} was stopped after {MOST_SECONDS:.0f} seconds; {without}"
         )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
@@ -380,7 +382,9 @@ def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
         if specification is not None and specification.origin:
             break
     else:
-        raise PluginError(f"the source of the module {module!r} cannot be found, so a run could not record its code")
+        raise PluginError(
+            f"the source code of the module {module!r} cannot be found, so a run cannot record which code it used"
+        )
     folders = specification.submodule_search_locations
     if folders is None:
         yield Path(specification.origin).name, Path(specification.origin)

@@ -89,7 +89,7 @@ class _ShortReads(io.BufferedReader):
     def read(self, size: int | None = -1) -> bytes:
         """Read at most `size` bytes; raise BadZipFile if `size` is larger than ONE_READ."""
         if size is not None and size > ONE_READ:
-            raise zipfile.BadZipFile(f"its list of files has more than {ONE_READ:,} bytes")
+            raise zipfile.BadZipFile(f"the list of files in the zip archive has more than {ONE_READ:,} bytes")
         return super().read(ONE_READ if size is None or size < 0 else size)
 
 
@@ -193,7 +193,7 @@ def _opened(path: Path, limit: int) -> int:
     if not stat.S_ISREG(status.st_mode):
         reason = "is no regular file"
     elif status.st_size > limit:
-        reason = f"has {status.st_size:,} bytes, and no such file has more than {limit:,}"
+        reason = f"has {status.st_size:,} bytes, expected at most {limit:,}"
     if reason:
         os.close(descriptor)
         raise UnreadableFile(path, reason)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fa_registry.errors import UsageError
 
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
-NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
+NO_TOKENS = "token prediction, with one target per position of a sequence, is not supported"
 
 
 def is_regression(labels: Tensor) -> bool:

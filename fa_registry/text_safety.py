@@ -79,7 +79,7 @@ def name_problem(name: str) -> str:
     if len(name) > LONGEST:
         return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
     if not name.strip() or escape_to_one_line(name) != name:
-        return f"expected a name of visible characters, without control or direction characters, found {name!r}"
+        return f"expected a name of visible characters, without control or text direction characters, found {name!r}"
     return ""
 
 
