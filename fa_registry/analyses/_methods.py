@@ -15,8 +15,8 @@ from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 
-METHOD = AnalysisColumn("method", "method, with its options")
-SETTING = AnalysisColumn("setting", "setting within which it is compared")
+METHOD = AnalysisColumn("method", "method and its options")
+SETTING = AnalysisColumn("setting", "setting of the runs; methods are compared within one setting")
 SEED = AnalysisColumn("seed", "seed of the run", kind="count")
 RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
@@ -145,7 +145,9 @@ def estimate(
         scale: whether mean and interval are decimal logarithms; if true, the cell contains their powers of ten.
     """
     if scale and abs(mean) > LARGEST_DECADES:
-        return AnalysisCell(Reading(None, f"beyond the range of numbers: 10 to the {mean:.0f}"), run_ids=run_ids, n=n)
+        return AnalysisCell(
+            Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}"), run_ids=run_ids, n=n
+        )
     if scale:
         bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
         interval = tuple(10.0**end for end in interval) if bounded else None

@@ -22,7 +22,9 @@ from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
 
-NOT_WORKED_OUT = "not computed: a rule on the distribution of credit masks sites before it compares"
+NOT_WORKED_OUT = (
+    "not computed, because a rule about the distribution of credit excludes some sites before it compares values"
+)
 
 
 @dataclass(frozen=True)

@@ -131,20 +131,21 @@ def worst(decisions: Iterable[str]) -> str:
 MOST = 12  # instruments: 4,095 sets; with more, only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
-    AnalysisColumn("instruments", "which instruments decide"),
-    AnalysisColumn("methods_rejected", "methods it rejects, in their settings", "methods", "count"),
-    AnalysisColumn("methods_unjudged", "methods it cannot judge", "methods", "count"),
-    AnalysisColumn("methods", "methods in their settings", "methods", "count"),
-    AnalysisColumn("runs_rejected", "runs it rejects", "runs", "count"),
-    AnalysisColumn("runs_unjudged", "runs it cannot judge", "runs", "count"),
+    AnalysisColumn("instruments", "instruments of the set"),
+    AnalysisColumn("methods_rejected", "methods that the set rejects, counted per setting", "methods", "count"),
+    AnalysisColumn("methods_unjudged", "methods that the set cannot judge", "methods", "count"),
+    AnalysisColumn("methods", "all methods, counted per setting", "methods", "count"),
+    AnalysisColumn("runs_rejected", "runs that the set rejects", "runs", "count"),
+    AnalysisColumn("runs_unjudged", "runs that the set cannot judge", "runs", "count"),
     RUNS,
-    AnalysisColumn("rejected", "which methods"),
+    AnalysisColumn("rejected", "names of the rejected methods"),
 )
 RULE_OF = (
-    f"{ACCURACY} rejects a run that is not above chance, 1/classes of its data set; {GAMMA} rejects one whose mean over sites 1..L "
-    "and samples is not above 0, and accepts credit that is exact by construction.",
-    "A rule warns if it fires and the edition does not fail a run for it alone, or if it decides nothing (noisy, "
-    "undecided, provisional, waived). A method is rejected if any of its runs is, as in the verdict over seeds.",
+    f"{ACCURACY} rejects a run whose {ACCURACY} is at most 1/classes of its data set. {GAMMA} rejects a run whose mean {GAMMA} "
+    f"over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
+    "A rule warns if it fires but the edition does not fail a run because of this rule only. A rule also warns if its result is "
+    "noisy, undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
+    "seeds.",
 )
 
 
@@ -164,10 +165,17 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     tables = (
         AnalysisTable("ablation", "Decision of each set of instruments on each method", columns, rows),
         AnalysisTable(
-            "sets", "How many each set rejects", LADDER, tuple(_count(one, methods, known, decide) for one in ladder)
+            "sets",
+            "Number of methods and runs that each set of instruments rejects",
+            LADDER,
+            tuple(_count(one, methods, known, decide) for one in ladder),
         ),
         AnalysisTable(
-            "all", "Every set", LADDER, tuple(_count(one, methods, known, decide) for one in every), detail=True
+            "all",
+            "Number of rejections for every possible set of instruments",
+            LADDER,
+            tuple(_count(one, methods, known, decide) for one in every),
+            detail=True,
         ),
     )
     return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, every)))
@@ -192,7 +200,9 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
-        AnalysisColumn(name_of(chosen), f"decision of {name_of(chosen)}, and how many runs it rejects", "runs", "count")
+        AnalysisColumn(
+            name_of(chosen), f"decision of {name_of(chosen)}, and number of runs that it rejects", "runs", "count"
+        )
         for chosen in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)
@@ -244,15 +254,17 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
     remarks = []
     silent = [rule.code for rule in edition.rules if not rule.gating]
     if silent:
-        remarks.append(f"{', '.join(silent)} never reject: the edition reports them, but they do not gate its verdict.")
+        remarks.append(
+            f"Rules that never reject: {', '.join(silent)}. The edition reports them, but its verdict does not depend on them."
+        )
     if len(instruments(edition)) > MOST:
         remarks.append(
-            f"{len(instruments(edition))} instruments have more sets than can be shown; {len(every)} of them are."
+            f"{len(instruments(edition))} instruments have more sets than the table can show; {len(every)} sets are shown."
         )
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"diverged runs: {len(diverged)}. The protocol fails them regardless of its rules; sets of rules do not."
+            f"Diverged runs: {len(diverged)}. The full protocol fails them regardless of its rules. A set of rules does not."
         )
     return remarks
 
@@ -261,7 +273,7 @@ PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
     question=f"Which subset of {ACCURACY}, {GAMMA} and the protocol's rules rejects which runs?",
-    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} against the full protocol",
+    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
 )

@@ -33,7 +33,7 @@ class AnalysisColumn:
 
     def __post_init__(self):
         if self.kind not in KINDS:
-            raise ValueError(f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
+            raise ValueError(f"column {self.name!r}: expected one of the kinds {', '.join(KINDS)}, found {self.kind!r}")
 
 
 @dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
@@ -59,7 +59,7 @@ class AnalysisCell:
     def __post_init__(self):
         if self.reading is None and not self.text:
             raise ValueError(
-                "expected a number, a text or both in a cell, found neither; for a missing number give a Reading with its reason"
+                "expected a number, a text or both in a cell, found neither; for a missing number, pass a Reading with the reason"
             )
 
 
@@ -86,7 +86,9 @@ class AnalysisTable:
         for index, row in enumerate(self.rows):
             if set(row) != set(names):
                 odd = sorted(set(row) ^ set(names))
-                raise ValueError(f"table {self.name!r}, row {index}: columns and cells differ in: {', '.join(odd)}")
+                raise ValueError(
+                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(odd)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class AnalysisResult:
     remarks: tuple[str, ...] = ()
 
 
-def without_rows(analysis: Analysis, why: str = "it has no row for these runs") -> str:
+def without_rows(analysis: Analysis, why: str = "the analysis has no result for these runs") -> str:
     """Return `why` if the first table has no rows, else an empty string."""
     return "" if analysis.rows else why
 
@@ -198,7 +200,7 @@ class Analyser:
 def _emptiness(report: AuditReport) -> tuple[str, ...]:
     if any(run.record.spec.control == "none" for run in report.runs):
         return ()
-    return (f"no trained method among the runs ({len(report.runs)}, only controls): there is nothing to analyse",)
+    return (f"no trained method among the runs ({len(report.runs)}, only controls), so there is nothing to analyse",)
 
 
 __getattr__ = aliases(__name__)

@@ -37,17 +37,19 @@ ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
     SETTING,
-    AnalysisColumn("trained", "the last k blocks are trained", "blocks", "count"),
+    AnalysisColumn("trained", "number of trained blocks; these are the last blocks", "blocks", "count"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
-    AnalysisColumn("gain", "accuracy above that without trained blocks, paired by seed", "percentage points", "pp"),
+    AnalysisColumn(
+        "gain", "accuracy minus the accuracy without trained blocks, paired by seed", "percentage points", "pp"
+    ),
     AnalysisColumn("of", "label of the runs"),
 )
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the shallowest network of its depth scan"),
+    AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
@@ -71,10 +73,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         bare += [f"{method.label} in {method.group.setting}"] if len(depths) < 3 else []
     tables = (
         AnalysisTable("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
-        AnalysisTable("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
+        AnalysisTable("depth", "Accuracy by total number of blocks", DEPTHS, tuple(_depths(report, controls))),
     )
     more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
-    remark = f"no run trains only the last K blocks (control ladder_K) of {', '.join(bare[:SHOWN])}{more}"
+    remark = f"no run trains only the last K blocks (control ladder_K) with {', '.join(bare[:SHOWN])}{more}"
     return AnalysisResult(tables, (remark,) if bare else ())
 
 
@@ -141,7 +143,7 @@ def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
     ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
     if not common:
         return AnalysisCell(
-            Reading(None, "no run of the same seed without trained blocks: neither ladder_0 nor frozen")
+            Reading(None, "no run with the same seed and without trained blocks: neither ladder_0 nor frozen")
         )
     pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
     found = paired_difference(*pairs)
@@ -165,7 +167,7 @@ def _depth(
     method: MethodRuns, shallowest: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[str, AnalysisCell]:
     _, frozen = controls.get((method.runs[0].record.spec.setting.identity, "frozen"), ("", ()))
-    absent = AnalysisCell(Reading(None, "no frozen control at this depth"))
+    absent = AnalysisCell(Reading(None, "no frozen control with this number of blocks"))
     return {
         **method.cells,
         METHOD.name: AnalysisCell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
@@ -184,7 +186,9 @@ def silence(analysis: Analysis) -> str:
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
     return (
-        "" if climbs else "no run trains only the last K blocks (control ladder_K), and no method was run at two depths"
+        ""
+        if climbs
+        else "no run trains only the last K blocks (control ladder_K), and no method was run with two numbers of blocks"
     )
 
 

@@ -82,12 +82,15 @@ DIFFERENCES = (
     METHOD,
     SETTING,
     PENALTY,
-    AnalysisColumn("baseline", "λ it is compared with, seed by seed", kind="chosen"),
-    AnalysisColumn("accuracy_outcome", "whether the 95 % interval of the difference excludes 0"),
+    AnalysisColumn("baseline", "λ of the runs with which this row is compared, paired by seed", kind="chosen"),
+    AnalysisColumn(
+        "accuracy_outcome",
+        "whether the accuracy is higher or lower: the 95 % interval of the difference must exclude 0",
+    ),
     *(
         dataclasses.replace(
             one.column,
-            words=f"{'ratio' if one.scale else 'difference'} of {one.column.name} to the baseline's, paired by seed",
+            words=f"{one.column.name} {'divided by' if one.scale else 'minus'} the value of the baseline, paired by seed",
             unit="ratio" if one.scale else "percentage points" if one.column.kind == "pct" else one.column.unit,
             kind="num" if one.scale else "pp" if one.column.kind == "pct" else one.column.kind,
         )
@@ -107,7 +110,9 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     for sweep in sweeps(report):
         if len(sweep) == 1:
             only = sweep[0]
-            remarks.append(f"no sweep: {_base(only)} in {only.group.setting} has only λ = {_strength(only):g}")
+            remarks.append(
+                f"no penalty sweep: {_base(only)} in {only.group.setting} was run only with λ = {_strength(only):g}"
+            )
             continue
         for method in sweep:
             rows.append(
@@ -116,8 +121,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
             )
         differences += [_differences(method, sweep[0]) for method in sweep[1:]]
     tables = (
-        AnalysisTable("penalty", "Every strength of the penalty, over seeds", COLUMNS, tuple(rows)),
-        AnalysisTable("differences", "Against the weakest penalty, paired by seed", DIFFERENCES, tuple(differences)),
+        AnalysisTable("penalty", "Results at each strength λ of the penalty, over seeds", COLUMNS, tuple(rows)),
+        AnalysisTable(
+            "differences", "Differences from the smallest λ, paired by seed", DIFFERENCES, tuple(differences)
+        ),
     )
     return AnalysisResult(tables, tuple(remarks))
 
@@ -187,7 +194,8 @@ def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn)
     values = [side[seed] for side in (ours, theirs) for seed in common]
     if (quantity.scale and min(values) <= 0) or (not quantity.scale and max(map(abs, values)) > LARGEST):
         return AnalysisCell(
-            Reading(None, f"no difference of values between {min(values):.3g} and {max(values):.3g}"), run_ids=ids
+            Reading(None, f"no difference can be computed for values between {min(values):.3g} and {max(values):.3g}"),
+            run_ids=ids,
         )
     factor = 100 if quantity.column.kind == "pct" else 1
     ours, theirs = (
@@ -202,7 +210,7 @@ def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn)
 PLUGIN = Analyser(
     name="penalty",
     title="Penalty sweep",
-    question="What does each strength of the residual penalty do to accuracy, scale and credit of one method?",
+    question="How does the strength of the residual penalty change accuracy, scale and credit of a method?",
     source="arXiv 2606.21126, sweep of the penalty on DFA",
     answer=answer,
     rank=2,

@@ -30,7 +30,7 @@ class SiteColumn:
 
 GAMMA, GRADIENT = symbol_of("gamma"), symbol_of("g_norm_mean_ce")
 OF_MEAN_CE = "loss per unit of state, N = 128"
-SITE = AnalysisColumn("site", "site l, 0 is the embedding", kind="count")
+SITE = AnalysisColumn("site", "site l; site 0 is the embedding", kind="count")
 QUANTITIES = (
     SiteColumn("h_norm", quantity_column("h", "h_norm", "length of the state")),
     SiteColumn("g_norm_mean_ce", quantity_column("g", "g_norm_mean_ce", OF_MEAN_CE)),
@@ -38,7 +38,7 @@ QUANTITIES = (
     SiteColumn("gamma", quantity_column("gamma", "gamma", "cosine")),
     SiteColumn("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
 )
-COUNTS = AnalysisColumn("counts", f"whether {GAMMA} is informative there")
+COUNTS = AnalysisColumn("counts", f"whether {GAMMA} is informative at this site")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
 ENDS = (
     METHOD,
@@ -63,11 +63,11 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         ends.append({**method.cells, **_ends(method)})
     tables = (
         AnalysisTable("per-layer", f"{GRADIENT} and {GAMMA} by site", SITES, tuple(rows)),
-        AnalysisTable("ends", "The gradient's two ends", ENDS, tuple(ends)),
+        AnalysisTable("ends", "The gradient at the first and at the last site", ENDS, tuple(ends)),
     )
     remark = (
-        f"{GAMMA} by the published convention compares the credit of block l with the gradient at its input, one site "
-        "too early."
+        f"The published convention of {GAMMA} compares the credit of block l with the gradient at the input of block l. "
+        "This gradient is one site too early."
     )
     return AnalysisResult(tables, (remark,))
 
@@ -125,7 +125,7 @@ def _ends(method: MethodRuns) -> dict[str, AnalysisCell]:
 PLUGIN = Analyser(
     name="per-layer",
     title="Layer by layer",
-    question="At which site does the gradient vanish, and at which does the credit agree with it?",
+    question="At which sites does the gradient vanish, and at which sites does the credit agree with the gradient?",
     source=f"arXiv 2606.21126, per-layer {symbol_of('g_norm')} and {GAMMA} of the main setting",
     answer=answer,
     rank=6,

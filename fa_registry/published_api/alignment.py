@@ -121,7 +121,7 @@ def alignment(
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
     checks.batch(network, x, y, ("batch[0]", "batch[1]"))
     whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
-    checks.problems += [] if whole else [f"draws: expected a whole number from 2, found {draws!r}"]
+    checks.problems += [] if whole else [f"draws: expected a whole number of at least 2, found {draws!r}"]
     checks.problems += [
         f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
     ]

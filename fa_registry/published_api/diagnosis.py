@@ -290,13 +290,15 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
         return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
     kept = tuple(rule for rule in edition.rules if rule not in left_out)
-    remarks = [f"{rule.code} {rule.title}: left out, no frozen accuracy was given" for rule in left_out]
+    remarks = [
+        f"{rule.code} {rule.title}: the rule was skipped, because no frozen accuracy was given" for rule in left_out
+    ]
     return dataclasses.replace(edition, rules=kept), remarks
 
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
     if len(batches) < 2:
-        return Reading(None, "one batch was given: stability compares at least 2")
+        return Reading(None, "stability needs at least 2 batches, found 1")
     rest = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
     means = [seen.gradients[layer].double().mean(dim=0) for seen in (first, *rest)]
     return mean_pairwise_cosine(torch.stack(means))  # (batches, features)
@@ -322,10 +324,14 @@ def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:
     if stability.value is None:
         remarks.append(f"cross_batch_stability is N/A: {stability.reason}")
     elif len(batches) < BATCHES:
-        remarks.append(f"cross_batch_stability is over {len(batches)} batches; the published value is over {BATCHES}")
+        remarks.append(
+            f"cross_batch_stability was computed from {len(batches)} batches; the published value uses {BATCHES} batches"
+        )
     uniform = [str(index) for index, (_, y) in enumerate(batches) if len(y.unique()) == 1]
     if uniform:
-        remarks.append(f"batches with only one class: {', '.join(uniform)}; shuffle, or batches differ by class")
+        remarks.append(
+            f"batches with only one class: {', '.join(uniform)}; shuffle the samples, because otherwise batches differ by class"
+        )
     return remarks
 
 

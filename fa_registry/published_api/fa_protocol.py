@@ -26,8 +26,8 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the loss does not reach the states, which is a different defect from a small reference; "
-    "D2 fires as published, and Γ does not exist"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. A small reference gradient is another defect. "
+    "D2 fires, as in the published code, and Γ is not defined"
 )
 
 
@@ -144,8 +144,8 @@ class FAProtocol:
 
     def _stand_in(self) -> str:
         return (
-            f"test_acc was not given: the accuracy of the eval batch, {len(self.y_eval)} samples, replaces that of "
-            "the test set, and the verdict is provisional"
+            f"test_acc was not given, so the accuracy of the eval batch ({len(self.y_eval)} samples) is used instead of the "
+            "accuracy of the test set, and the verdict is provisional"
         )
 
     def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float) -> dict[str, Any]:

@@ -35,7 +35,9 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
     if not str(model).startswith(REGISTERED):
         folder = Path(model)
         if not folder.is_dir():
-            raise UsageError(f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or an existing folder")
+            raise UsageError(
+                f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or the path of an existing folder"
+            )
         return read_folder(folder)
     from fa_registry.tracking.mlflow_tracker import MlflowTracker  # imports MLflow
     from fa_registry.tracking.models import TAG_CARD, ModelRegistry, check_version
@@ -45,7 +47,7 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
     digest = version.tags.get(TAG_CARD)
     if not digest:
         raise UsageError(
-            f"{version.reference} was not made by `fa-registry promote` (it has no tag {TAG_CARD}): "
+            f"{version.reference} was not created by `fa-registry promote`, because it has no tag {TAG_CARD}; "
             "load_model reads only promoted models"
         )
     loaded = read_folder(registry.files(version), digest)
