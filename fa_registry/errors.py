@@ -2,7 +2,7 @@
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
-│   ├── UnknownName             an unknown name; the message lists similar known names
+│   ├── UnknownName             an unknown name; the message lists the known names
 │   ├── InvalidFields           one or more wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
 │   └── NothingSelected         the options of an audit select no run
@@ -137,7 +137,7 @@ def shortened(name: object, most: int = LONGEST_NAME) -> str:
 def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
     """Return a comma-separated list of at most `most` names for an error message.
 
-    If there are more names, the text ends like `…, and 99,990 more`.
+    If there are more names, the text ends with a count, for example `…, and 99,990 more`.
     """
     shown = [shortened(name, LONGEST_IN_LIST) for name in islice(names, most)]
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []
@@ -145,7 +145,7 @@ def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the problems that fit in a message, then how many more there are at least."""
+    """Yield the problems that fit in a message, and the number of the other problems."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)

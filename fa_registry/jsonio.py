@@ -160,7 +160,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return pydantic's validator; `thorough` makes it report every wrong list entry."""
+    """Return pydantic's validator of a type; report every wrong entry if `thorough`."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -196,7 +196,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field, even if pydantic tried several types for it."""
+    """Yield one line per wrong field, even if pydantic tried several types."""
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:

@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """Declaration of one metric: how a diagnostic measures it and how pages show it."""
+    """Declaration of one metric: name, texts, unit, format and mean over seeds."""
 
     name: str  # ends with FAMILY for a family of metrics
     symbol: str = ""
@@ -81,7 +81,7 @@ class Metric:
 
     @property
     def with_deviation(self) -> bool:
-        """Whether the audit table shows the standard deviation over seeds with the mean."""
+        """Whether the audit table also shows the metric's standard deviation over seeds."""
         return self.name in WITH_DEVIATION
 
     @property
@@ -596,9 +596,9 @@ def quantity_of(name: str, known: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, known: Known = NONE) -> str:
-    """Return the per-site metric that `name` reads at the last site.
+    """Return the per-site metric whose value at the last site is called `name`.
 
-    For example, return `gain` for `gain_L`. Return an empty string if `name` is not such a metric.
+    For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
     """
     base = name.removesuffix(LAST_SITE)
     by_site = known.get(base) or DECLARED.get(base) if base != name else None

@@ -29,7 +29,10 @@ def outlive_readers() -> None:
 
 
 def has_reader(stream: TextIO) -> bool:
-    """Return false if an earlier write found that the reader has closed the pipe."""
+    """Return whether a stream still has a reader.
+
+    The result becomes false only after a write has failed because the reader has closed the pipe.
+    """
     raw = _raw(stream)
     return not (isinstance(raw, _OutlivingFile) and raw.is_abandoned)
 

@@ -203,8 +203,9 @@ class Catalog:
             card: card of the plug-in.
 
         Returns:
-            {version} of the card for a built-in plug-in, else {package, version, digest, files}. `files` = "all" means that
-            the digest includes all files of the package. Older releases included only the Python files.
+            For a built-in plug-in, `version` from its card. For a third-party plug-in, `package`, `version`, `digest` and
+            `files`. `files` = "all" means that the digest includes all files of the package. Older releases included only the
+            Python files.
 
         Raises:
             PluginError: the source of the plug-in is not found.
@@ -281,7 +282,7 @@ def _unlike(value: object, wanted: type) -> str:
 
 
 def _location(point: importlib.metadata.EntryPoint) -> Location:
-    """Return the location of an entry point; a faulty one raises an error on import."""
+    """Return the location of an entry point, even if the entry point is faulty."""
     try:
         module, attribute = point.module, point.attr
     except AttributeError:  # the entry point does not have the form module:attribute

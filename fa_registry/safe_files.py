@@ -1,4 +1,4 @@
-"""Safe access to untrusted files: regular files of limited size in their folder.
+"""Safe access to untrusted files: only regular files of limited size, no links.
 
 A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
 Therefore the package opens files of a store only through this module.

@@ -69,7 +69,7 @@ def without_password(text: str) -> str:
 def json_without_password(text: str) -> str:
     """Return JSON text with each password in an address replaced by `…`.
 
-    Unlike in plain text, a quotation mark in a JSON string is escaped, and an unescaped quotation mark ends the string.
+    Use this function instead of `without_password` for JSON text, because quotation marks are escaped in JSON strings.
     """
     return PASSWORD_IN_JSON.sub(r"\1\2\3…", text) if "://" in text else text
 

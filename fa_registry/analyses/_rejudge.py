@@ -1,4 +1,7 @@
-"""Judges runs again with one changed threshold, to find where verdicts change."""
+"""Repeated judgement of runs with one changed threshold.
+
+The module finds the thresholds at which verdicts change.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +68,12 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """Limit of the thresholds, on one side, at which no verdict changes.
+    """One end of the range of thresholds in which no verdict changes.
 
     Args:
-        value: the observed value at which verdicts change.
-        included: whether verdicts are still unchanged at a threshold of exactly `value`.
-        changes: verdicts that change beyond the limit.
+        value: the observed value at this end of the range.
+        included: whether `value` itself is in the range.
+        changes: verdicts that change if the threshold is outside the range.
     """
 
     value: float
@@ -167,7 +170,7 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """Return the units of runs that a threshold judges.
+    """Group the runs of a report into units that a threshold judges together.
 
     Controls are not included, because they are not judged.
     """

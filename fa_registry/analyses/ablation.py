@@ -5,8 +5,8 @@ For each run, an instrument fires, does not fire, or is undetermined.
 
 A set of instruments decides by the rules of the edition. Accuracy and Γ reject a run if they fire. Rules reject a run if
 all rules of one `fail_if` list fire; in a strict edition, one rule that fires is enough. A rule outside the set counts as
-not firing. If a metric is missing, the set never accepts the run. It rejects the run if it would reject for any value of
-the missing metric, and otherwise it cannot judge the run.
+not firing. If a metric is missing, the set never accepts the run. The set rejects the run if every possible value of the
+missing metric would lead to a rejection. Otherwise the set cannot judge the run.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Count the methods and runs that each set of instruments rejects.
 
     Returns:
-        Three tables: the decision of each set for each method, the counts of the ladder of sets, the counts of all sets.
+        Three tables: the decision of each set for each method, the counts for single instruments and growing sets, and the
+        counts for all sets.
     """
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
@@ -186,7 +187,7 @@ def name_of(chosen: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return each instrument, then growing sets, then () for the full protocol."""
+    """Return sets of one instrument, then growing sets, then () for the full protocol."""
     alone = [(name,) for name in names]
     rising = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*alone, *rising, ()]

@@ -93,7 +93,6 @@ def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
 
 
 def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
-    """Return the known aggregates, the ids of their runs, and the first missing one."""
     readings = [cells[name].reading for name in NAMES]
     ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
     missing = [reading for reading in readings if reading.value is None]

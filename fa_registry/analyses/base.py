@@ -1,6 +1,7 @@
 """Interface of analyses.
 
-An analysis answers one question about many runs with tables. Each number in a table names the runs that provided it.
+An analysis answers one question about many runs with tables. Each number in a table has the ids of the runs from which
+the number was computed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class AnalysisTable:
         title: title of the table.
         columns: columns in order.
         rows: column name → cell; every row contains every column.
-        detail: whether the table is omitted in a terminal, because it is too long; files and figures use it.
+        detail: whether the table is too long for a terminal and is used only in files and figures.
     """
 
     name: str

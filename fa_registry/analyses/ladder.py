@@ -1,8 +1,8 @@
-"""Analysis `ladder`: accuracy by the number of trained blocks and of all blocks.
+"""Analysis `ladder`: accuracy by number of trained blocks and by total depth.
 
 The controls ladder_1 .. ladder_{L−1} of a method train only its last 1 .. L−1 blocks. The method itself trains all L
 blocks. The run without trained blocks is the control ladder_0. If ladder_0 was not run, the frozen control of the setting
-replaces it. The frozen control has another method, but a method has no effect if no block is trained.
+replaces ladder_0. The frozen control was run with another method, but a method has no effect if no block is trained.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _depths_value(
 
 
 def _blocks(method: MethodRuns) -> int:
-    """Return the number of blocks, L, from the network's options or the measured sites."""
+    """Return the number of blocks L from the network's options or the measured sites."""
     statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
     return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1

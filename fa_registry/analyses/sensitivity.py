@@ -88,7 +88,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest edge of all units on one side; edges of equal value are merged."""
+    """Return the nearest threshold on one side at which a verdict of any unit changes."""
     found: dict[int, ThresholdEdge] = {}  # by the unit's index
     reached = math.inf
     for start, place, unit in sorted(
@@ -106,12 +106,11 @@ def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: 
 
 
 def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
-    """Return `side` times the nearest value of the unit on this side, or infinity."""
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
 def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
-    """Return why a threshold has no limit; the caller fills in the side for `{0}`."""
+    """Return a format string with the reason why a threshold has no limit."""
     if not rule.gating:
         return "no {0} limit, because the verdict does not depend on this rule"
     if rule.judge == CREDIT:

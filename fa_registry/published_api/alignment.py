@@ -26,8 +26,8 @@ COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_nu
 class Alignment:
     """Result of `alignment`: metrics of a credit rule on one batch.
 
-    Γ is the cosine of each sample's credit and gradient. It is computed in float64 without clamping. Γ is N/A if the
-    reference gradient is dominated by rounding noise, or if a check shows that the reference is not the gradient.
+    Γ is the cosine of each sample's credit and gradient, computed in float64 without clamping. Γ is N/A if the reference
+    gradient is dominated by rounding noise, or if a check shows that the reference is not the gradient.
 
     Attributes:
         sites: names of sites 0..L.
@@ -50,8 +50,8 @@ class Alignment:
     def null_p(self) -> tuple[Reading, ...]:
         """p-value of Γ_l at each site, from the rank of Γ_l in its null.
 
-        The null contains the Γ_l of `draws` new draws of the feedback. p = (1 + number of draws with at least the same Γ_l) /
-        (draws + 1).
+        The null contains the Γ_l of `draws` new draws of the feedback. The p-value is (1 + number of draws whose Γ_l is at least
+        as large) / (draws + 1).
         """
         return self.measured.sites["gamma_null_p"]
 
@@ -63,7 +63,7 @@ class Alignment:
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """Return a table with one line per site, then the aggregates and all reasons for N/A."""
+        """Return a table with one line per site, the aggregates, and the reasons for N/A."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]

@@ -78,7 +78,7 @@ class DiagnosisReport:
         headline_acc: accuracy that the caller gave, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline that the caller gave, as a fraction.
         residual_norms: ‖h_l‖, l = 0..L. As published, this is the lower median over the samples of the first batch
-            (torch.median). Other medians in this package are midpoints.
+            (torch.median). Other medians in this package are the midpoint of the two middle values.
         bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch, also a lower median.
         stability_layer: ⌊L/2⌋.
         cross_batch_stability: mean pairwise cosine of the batches' mean gradients at site `stability_layer`.
@@ -262,7 +262,7 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
-    """Return the verdict's label, with the reasons if the edition's label ends with `:`."""
+    """Return the verdict's label, and the fired rules if the label ends with a colon."""
     word = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not word.endswith(":"):
         return audit.verdict.label
@@ -274,7 +274,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Return the unfinished checks; `diagnose` must finish them to be named in warnings."""
+    """Validate the arguments of `diagnose`; the caller must call `finish` on the checks."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, given = checks.network(model), checks.batches(eval_batches)
@@ -285,7 +285,7 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Return the edition without rules that need a missing frozen accuracy, and remarks."""
+    """Remove the rules that cannot be judged without a frozen accuracy."""
     if frozen is not None:
         return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]

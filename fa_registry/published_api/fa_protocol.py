@@ -35,9 +35,9 @@ class FAProtocol:
     """Judge one model by the rules D1, D2 and D3 of edition 2026-05.
 
     D1 is scale stability, D2 is reference validity, and D3 is depth utility. As published, norms are lower medians over
-    samples (torch.median). Other medians in this package are midpoints. For an even N, the two kinds of median differ by at
-    most the gap between the two middle samples. The constructor emits an EvidenceWarning if there is only one sample, or if
-    all labels are of one class.
+    samples (torch.median). Other medians in this package are the midpoint of the two middle values. For an even N, the two
+    kinds of median differ by at most the gap between the two middle samples. The constructor emits an EvidenceWarning if
+    there is only one sample, or if all labels are of one class.
 
     Args:
         model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch.
@@ -50,8 +50,8 @@ class FAProtocol:
         d2_factor: see d2_eps.
         d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
             `margin_threshold` are fractions, as published.
-        strict: if true, FAIL if any rule fires, as in the published code. By default, FAIL if (D1 and D2) or D3 fires, and
-            WARN if only D1 or only D2 fires, as in the README of that code and in the paper.
+        strict: if true, the verdict is FAIL if any rule fires, as in the published code. By default the verdict is FAIL if
+            (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper.
 
     Raises:
         InvalidFields: lists all wrong arguments.
@@ -195,7 +195,7 @@ def _fires(finding: Finding) -> bool | None:
 
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
-    """Return the verdict if accuracy rules count as provisional and cannot pass."""
+    """Return the verdict with all accuracy rules marked as provisional."""
     compared = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [

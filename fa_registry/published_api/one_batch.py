@@ -130,7 +130,6 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
 
 
 def _record(measurements: Measurements, control: str) -> RunRecord:
-    """Return a run record with `control` as its id, because a frozen accuracy needs an id."""
     spec = RunSpec("unknown", "unknown", "unknown", seed=0, epochs=0, control=control)
     integrity = Integrity("trusted", ("not a registry run",))  # the caller supplies both accuracies
     return RunRecord(control, "unknown", "", "complete", spec, measurements, {}, integrity)
