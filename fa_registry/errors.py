@@ -151,6 +151,6 @@ def _first(problems: Sequence[str]) -> Iterator[str]:
         line = shortened(problem, LONGEST_PROBLEM)
         length += len(line) + 5  # "  - " and a line end
         if length > LONGEST_LIST:
-            yield f"and at least {len(problems) - place:,} more"
+            yield f"and at least {len(problems) - place:,} more problems"
             return
         yield line

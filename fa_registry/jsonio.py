@@ -115,7 +115,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         _validator(hint, thorough=True).validate_python(first)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
+        more = [f"and {len(errors) - LISTED:,} more problems"] if len(errors) > LISTED else []
         return None, [*_lines(hint, first, errors[:LISTED]), *more]
     return None, [f"record: the first {MOST_ENTRIES:,} entries are valid; a later entry is wrong"]
 

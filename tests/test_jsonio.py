@@ -113,7 +113,7 @@ def test_what_is_wrong_deeper_down_is_named_with_it():
 def test_thousands_of_problems_are_counted_and_not_listed():
     with pytest.raises(InvalidFields) as caught:
         jsonio.decode(Mapping[str, tuple[float, ...]], {"a": ["x"] * 1234}, "row")
-    assert len(caught.value.problems) == 101 and caught.value.problems[-1] == "and 1,134 more"
+    assert len(caught.value.problems) == 101 and caught.value.problems[-1] == "and 1,134 more problems"
 
 
 @pytest.mark.parametrize(

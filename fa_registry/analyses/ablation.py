@@ -273,7 +273,7 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
 PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
-    question=f"Which subset of {ACCURACY}, {GAMMA} and the protocol's rules rejects which runs?",
+    question=f"Which runs does each subset of {ACCURACY}, {GAMMA} and the rules of the protocol reject?",
     source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
