@@ -58,7 +58,6 @@ def replace_fields(record: R, **fields: Any) -> R:
     does not check.
 
     Args:
-        record: the record to copy.
         **fields: new value of each field to replace.
     """
     other = object.__new__(type(record))

@@ -51,8 +51,6 @@ class UnknownName(UsageError):
 
     Args:
         family: noun for the kind of name, for example `method`.
-        name: the unknown name.
-        known: all valid names.
     """
 
     def __init__(self, family: str, name: str, known: Iterable[str]):
@@ -107,8 +105,6 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
 
     Args:
         family: noun for the kind of name, for example `method`.
-        name: the unknown name.
-        known: all valid names.
     """
     names = sorted(known)
     near = difflib.get_close_matches(shortened(name), names, n=1)
@@ -122,7 +118,6 @@ def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -
     Args:
         where: prefix of the field's name, for example `rule[0].`.
         kind: noun for the field in the message.
-        name: name of the undeclared field.
         known: names of the declared fields.
     """
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"

@@ -320,7 +320,6 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
     """Read a JSON file that may be untrusted, with the checks of `loads`.
 
     Args:
-        path: path of the file.
         limit: maximum size of the file in bytes.
 
     Raises:

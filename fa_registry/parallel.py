@@ -38,7 +38,6 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
 
     Args:
         work: function to call; a second call for the same item must be harmless.
-        items: all items.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]

@@ -72,8 +72,6 @@ class Fault:
     """A third-party plug-in that cannot be used.
 
     Args:
-        name: name of the plug-in.
-        file: file of the plug-in.
         why: message of the error that a use of the plug-in raises.
     """
 
@@ -190,17 +188,12 @@ class Catalog:
         The caller uses this method if the plug-in failed in another process.
 
         Args:
-            name: name of the plug-in.
             why: last part of the error message.
         """
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
-
-        Args:
-            name: name of the plug-in.
-            card: card of the plug-in.
 
         Returns:
             For a built-in plug-in, `version` from its card. For a third-party plug-in, `package`, `version`, `digest` and
@@ -220,7 +213,6 @@ class Catalog:
         """Return the current source digest of a third-party plug-in.
 
         Args:
-            name: name of the plug-in.
             files: value of `files` that a run recorded; "all" includes all files, any other value only the Python files.
         """
         return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
@@ -359,7 +351,6 @@ def source_digest(module: str, all_files: bool = False) -> str:
     a package is one file.
 
     Args:
-        module: dotted name of the module.
         all_files: include every file instead of only .py files, because a JSON file or a compiled module may also
             influence results. For a link, only the path of its target is included.
     """

@@ -28,7 +28,6 @@ class UnreadableFile(IntegrityError):
     """Error for a file that is missing, cannot be read, or must not be read.
 
     Args:
-        path: path of the file.
         reason: last part of the message, after the path, such as "is a link".
     """
 

@@ -140,7 +140,6 @@ def estimate(
     Args:
         mean: the mean over seeds.
         interval: low and high end, or None.
-        n: number of values.
         run_ids: ids of the runs that provided the values.
         scale: whether mean and interval are decimal logarithms; if true, the cell contains their powers of ten.
     """

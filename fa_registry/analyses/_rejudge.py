@@ -54,8 +54,6 @@ class VerdictChange:
     """A run whose verdict differs between two thresholds.
 
     Args:
-        method: method of the run.
-        run: the run.
         before: label of the verdict at the threshold of the edition.
         after: label of the verdict at the other threshold.
     """
@@ -88,12 +86,9 @@ class JudgedUnit:
     A unit is one run, or all runs of a method if the rule judges the mean over seeds.
 
     Args:
-        method: method of the runs.
-        runs: the runs of the unit.
         `control_records`: run id → control with which the runs are compared.
         limit: the threshold that is changed.
         edition: edition that contains the threshold.
-        waivers: waivers of the report.
     """
 
     method: MethodRuns

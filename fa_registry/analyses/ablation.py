@@ -71,7 +71,6 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     Return None if the accuracy or the number of classes is unknown.
 
     Args:
-        run: the run.
         card: card of the data set.
     """
     accuracy = take("accuracy", "scalar", run.record.measurements)[0].value
@@ -87,7 +86,6 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     Return False if the credit is the gradient by construction, and None if Γ is unknown.
 
     Args:
-        run: the run.
         card: card of the method.
     """
     if is_exact(card):

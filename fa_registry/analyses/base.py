@@ -23,7 +23,6 @@ class AnalysisColumn:
     Args:
         name: key of the column's cells.
         words: description of the content.
-        unit: unit of the numbers.
         kind: number format, one of KINDS.
     """
 
@@ -43,7 +42,6 @@ class AnalysisCell:
 
     Args:
         reading: the number, or the reason why there is no number.
-        text: the text.
         run_ids: ids of the runs that provided the content.
         interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
         n: number of values from which the number is computed.
@@ -70,8 +68,6 @@ class AnalysisTable:
 
     Args:
         name: key of the table.
-        title: title of the table.
-        columns: columns in order.
         rows: column name → cell; every row contains every column.
         detail: whether the table is too long for a terminal and is used only in files and figures.
     """
@@ -101,7 +97,6 @@ class Analysis:
     Args:
         source: publication that first investigated the question.
         selection: text that describes which runs were analysed.
-        edition: edition that judged the runs.
         remarks: notes for the reader.
         excluded: selected runs that could not be read.
     """
@@ -150,7 +145,6 @@ class Analyser:
     """One analysis as a plug-in.
 
     Args:
-        name: name of the analysis.
         title: title on pages.
         question: question that the analysis answers, one sentence with a question mark.
         source: publication that first investigated the question.
@@ -169,10 +163,6 @@ class Analyser:
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
         """Analyse every run of a report.
-
-        Args:
-            report: judged runs.
-            edition: edition that judged the runs.
 
         Raises:
             ValueError: another edition judged the runs of the report.

@@ -66,7 +66,6 @@ class Fire:
     """The epoch at which a rule first fires on one run.
 
     Args:
-        run: the run.
         epoch: the epoch, or the reason why there is none.
         state: `fires`, `never` or `unknown`.
         open: whether the rule could not be judged at an earlier epoch.

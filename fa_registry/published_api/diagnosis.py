@@ -82,7 +82,6 @@ class DiagnosisReport:
         bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch, also a lower median.
         stability_layer: ⌊L/2⌋.
         cross_batch_stability: mean pairwise cosine of the batches' mean gradients at site `stability_layer`.
-        verdict: the verdict as text.
         edition: name of the edition that judged the model.
         notes: notes that the caller gave.
         remarks: sentences about missing values and findings.
@@ -208,7 +207,6 @@ def diagnose(
             depends on N.
         headline_acc: accuracy on the whole test set, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
-        method_name: name of the method, for the report.
         notes: text that is appended to the report.
         edition: name or .toml file of the edition. The default edition judges the growth of the whole stream,
             max ‖h_l‖ / ‖h_0‖ > 50, as in the published report. Edition `2026-04` judges the growth of each block.

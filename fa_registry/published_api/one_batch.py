@@ -72,7 +72,6 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     As published, g_norm_mean_ce is computed for the mean loss of *this* batch.
 
     Args:
-        observation: the observation of the batch.
         scalars: further metrics that are added to the result.
         objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
     """
@@ -119,9 +118,7 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
     """Judge measurements that do not belong to a run.
 
     Args:
-        measurements: metrics of the model.
         frozen_accuracy: accuracy of the frozen baseline as a fraction, or None.
-        edition: edition that judges the model.
     """
     frozen = None
     if frozen_accuracy is not None:
