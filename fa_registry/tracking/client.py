@@ -1,4 +1,7 @@
-"""Opening of a store: one process creates it, completely or not at all."""
+"""MLflow client that opens or creates a store.
+
+Only one process creates a store. An interrupted creation leaves no store.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,17 @@ MAKING = ".making"
 
 
 class Client:
-    """MLflow's client of a store, with its methods.
+    """Wrapper of MLflow's client with the same methods.
 
-    Each method raises StoreRefusal, and waits while an sqlite database is locked.
+    Each method raises StoreRefusal if the store reports an error. While another process locks an sqlite database, the method waits.
 
-    address: by which MLflow opens the store `uri`; differs from `uri` where the store is read-only. make: see store.check_store.
-    waits: whether the constructor already waits for an unreachable server; later calls do, except on a copy from `at_once`.
+    Args:
+        uri: URI of the store.
+        make: whether to create a missing store.
+        waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
+
+    Attributes:
+        address: address with which MLflow opens the store. It differs from `uri` if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):
@@ -66,7 +74,11 @@ class Client:
         return other
 
     def experiments(self, new: bool = False) -> list[Experiment]:
-        """Return the experiments that are not deleted, at most FRESH seconds old; new: request them again."""
+        """Return all experiments that are not deleted, from a list that is at most 60 seconds old.
+
+        Args:
+            new: whether to request the list from the store even if a recent list is available.
+        """
         when, listed = self._listed[0]
         if new or time.monotonic() - when > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -74,7 +86,10 @@ class Client:
         return listed
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question`, a query of this store, with the waiting and errors of the methods."""
+        """Call `question`, which queries this store, and return its result.
+
+        Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
+        """
         return _present(self.uri, lambda: _patiently(self.uri, question), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -85,18 +100,18 @@ class Client:
 
 
 def answering(uri: str) -> contextlib.AbstractContextManager[None]:
-    """Convert errors of MLflow, SQLAlchemy and the system to StoreRefusal within the context."""
+    """Convert errors of MLflow, SQLAlchemy and the operating system to StoreRefusal."""
     return refused(f"store {uri}", MlflowException, SQLAlchemyError)
 
 
 def known_revisions() -> set[str]:
-    """Return the schema revisions that the installed MLflow can read: its migration files' names."""
+    """Return the database schema revisions that the installed MLflow can read."""
     folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
     return {path.name.split("_")[0] for path in folder.glob("*.py")}
 
 
 def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
-    """Return the store's address, MLflow's client, and the experiments; this checks the tables."""
+    """Open a store; return its address, MLflow's client and the experiments."""
     address = check_store(uri, known_revisions(), make)
     with _quiet(), _made_once(uri, address):
         try:
@@ -111,7 +126,6 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
 
 
 def _all_experiments(client: MlflowClient) -> list[Experiment]:
-    """Return all experiments that are not deleted."""
     found, page = [], client.search_experiments()
     while page.token:
         found += page
@@ -120,7 +134,7 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
-    """Return the result of `ask`; retry if a server is unreachable. `ask` must be idempotent."""
+    """Return the result of `ask`. If a server is unreachable, call `ask` again, so `ask` must be idempotent."""
     if sqlite_path(uri):
         return ask()
     begun: dict[
@@ -146,10 +160,10 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
 
 @contextlib.contextmanager
 def _of_mlflow(waits: bool) -> Iterator[None]:
-    """Limit MLflow to two requests instead of eight over minutes; user settings stay.
+    """Set environment variables that limit MLflow to two requests within the context.
 
-    MLflow reads its settings from the environment only. Threads that are in this context at the same time may leave the variables
-    set, which does no harm.
+    By default, MLflow repeats a failed request for minutes. Variables that the user has set do not change. If two threads use the
+    context at the same time, the variables may stay set; this does no harm.
     """
     wanted = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -166,7 +180,7 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
 
 
 def _check_reached(uri: str) -> None:
-    """Raise StoreRefusal if no server listens: MLflow's own timeout, of minutes, is meant for answers."""
+    """Raise StoreRefusal if no server accepts connections at `uri`; MLflow's own timeout is minutes."""
     proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
     with answering(uri):
         asked = urllib3.util.parse_url(proxy or uri)
@@ -175,7 +189,7 @@ def _check_reached(uri: str) -> None:
 
 
 def _patiently(uri: str, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`; retry while another process locks the database."""
+    """Return the result of `ask`. Call `ask` again while another process locks the database."""
     answers: list[T] = []
 
     def answered() -> bool:
@@ -192,7 +206,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
 
 
 def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
-    """Wait until `attempt` is true: first silently, then log the holder of `what`, then StoreError."""
+    """Call `attempt` until it returns True; log a warning after 3 seconds, raise StoreError after 120 seconds."""
     begun, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - begun
@@ -209,10 +223,9 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
 
 @contextlib.contextmanager
 def _made_once(uri: str, address: str) -> Iterator[None]:
-    """Make sure that only one process creates or migrates the store; create a missing sqlite database.
+    """Lock the store while it is created or migrated, and create a missing sqlite database.
 
-    Without the lock, three of four processes that created a store together failed, and a killed one left tables that no MLflow
-    could complete. A store of a newer MLflow is refused.
+    Without the lock, several processes that create one store at the same time fail, and a killed process leaves incomplete tables.
     """
     path = sqlite_path(address)
     with contextlib.ExitStack() as alone:
@@ -227,7 +240,7 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file next to a database; the file contains its holder's name."""
+    """Lock the file next to a database. The lock file contains the id and the machine of the process."""
     place = Path(f"{path}.lock")
     lock = FileLock(place)
 
@@ -246,10 +259,10 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """Lock with PostgreSQL's advisory lock of a transaction: it ends with the connection.
+    """Acquire a PostgreSQL advisory lock, which ends with the connection.
 
     Raises:
-        StoreError: the database is of a newer MLflow, and MLflow would ask its owner to upgrade.
+        StoreError: a newer MLflow created the database.
     """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
@@ -262,7 +275,7 @@ def _advisory_lock(uri: str) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
-    """Create the database under a temporary name; rename it once it is complete and on the disk."""
+    """Create the database under a temporary name, write it to disk, and rename it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second, which a server's client saves
 
     beginning = f".{path.name}{MAKING}"
@@ -306,7 +319,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the table-by-table log of a new database; warnings are still shown."""
+    """Silence the log messages about each new table. Warnings are still logged."""
     loggers = [logging.getLogger(name) for name in NEWS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

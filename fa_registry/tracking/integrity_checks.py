@@ -1,7 +1,8 @@
-"""Checks of a run's recorded files, among themselves and against the store's tables.
+"""Compare a run's recorded files with each other and with the store's tables.
 
-The tables are an index, not evidence: anyone who can open the database can edit a tag, a parameter or a metric. The recorded files
-are spec.json, series.parquet, measurements.json and provenance.json, whose digests a run contains (docs/decisions/0031).
+The tables are an index and no evidence, because every user with access to the database can edit tags, parameters and metrics. The
+recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
+(docs/decisions/0031).
 """
 
 from __future__ import annotations
@@ -35,7 +36,15 @@ OF_TAGS = {  # tag → the field of provenance.json that it repeats
 
 @dataclass(frozen=True)
 class SealedRun:
-    """The recorded files of a finished run, read. source: spec.json as written; rows: series.parquet."""
+    """Contents of the recorded files of a finished run.
+
+    Attributes:
+        spec: specification, decoded from spec.json.
+        source: contents of spec.json as written.
+        provenance: contents of provenance.json.
+        measurements: decoded from measurements.json.
+        rows: rows of series.parquet.
+    """
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -45,28 +54,34 @@ class SealedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether provenance.json contains how the run ended; files of releases before 0.3 do not."""
+        """Whether provenance.json records how the run ended. Releases before 0.3 did not record this."""
         return "status" in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """Return the third-party metrics for which the run has charts; empty for releases without them."""
+        """Names of the third-party metrics that have charts; empty for runs of older releases."""
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """The points that the store's tables have of the series; older releases logged every epoch."""
+        """Points of the recorded series that the store's tables should contain.
+
+        Newer releases log only some epochs; older releases logged every epoch.
+        """
         shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
 
     @cached_property  # because every row needs it
     def epochs(self) -> int:
-        """The last epoch that was measured; of an adopted run, the epoch its owner stated."""
+        """Last measured epoch, or −1 if no epoch was measured.
+
+        For an adopted run this is the epoch that the user stated.
+        """
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property
     def status(self) -> str:
-        """How the run ended, derived from its measurements only, not from any recorded status."""
+        """Status of the run, computed from its measurements and not from a recorded status."""
         if self.epochs < 0:
             return "failed"
         if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
@@ -75,7 +90,10 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """The setting's readable name when the run ended; for an older run, the current name."""
+        """Name of the setting, as recorded at the end of the run.
+
+        For a run of an older release without this record, the current name of the setting.
+        """
         if "setting" in self.provenance:
             return self.provenance["setting"]
         try:
@@ -85,7 +103,11 @@ class SealedRun:
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
-    """Check the recorded files among themselves, and tags, parameters and last values against them."""
+    """Compare the recorded files with each other and with the store's tables.
+
+    Returns:
+        Two checks: one of the files, one of tags, parameters and last metric values in the tables.
+    """
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
@@ -97,7 +119,13 @@ def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
 
 
 def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
-    """Return a Check with the text `agrees`, or with the first SHOWN differences and their number."""
+    """Return a Check that reports agreement or lists the first five differences.
+
+    Args:
+        subject: what was checked: FILES or TABLES.
+        differences: descriptions of the differences; empty if everything agrees.
+        agrees: text of the check if there is no difference.
+    """
     if not differences:
         return Check(subject, "agrees", agrees)
     rest = len(differences) - SHOWN
@@ -106,7 +134,10 @@ def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
 
 
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
-    """Compare every point of the run's metric tables with the series; one query per metric."""
+    """Compare all points in the run's metric tables with the recorded series.
+
+    This needs one query per metric.
+    """
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, seen = [], set()
@@ -156,7 +187,7 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
-    """Return a final metric in a tuple of one; None if measurements.json does not contain it."""
+    """Return the value of a final metric in a tuple of length 1; None if it was not measured."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
     else:
@@ -176,7 +207,7 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    """Compare the parameters; one of a release later than the run may be absent in the store."""
+    """Yield differences of parameters. Skip a parameter if both the store and spec.json lack it."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         stored = params.get(name)
@@ -204,12 +235,12 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Return whether a stored value is the recorded one, rounded or in full (older releases)."""
+    """Return whether a stored value equals the exact value or its rounding to four digits."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
 def _is_ours(key: str, further: Sequence[str]) -> bool:
-    """Return whether training writes this metric; users and audits log other metrics too."""
+    """Return whether training writes this metric. Users and audits may log other metrics."""
     by_site = (*schema.SITE_METRICS, *further)
     return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
 
