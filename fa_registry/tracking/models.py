@@ -1,6 +1,6 @@
-"""Registered models: versions with tags, aliases and files.
+"""Registered models of MLflow: versions with tags, aliases and files.
 
-The files have none of MLflow's flavours: a flavour would invite `mlflow.pyfunc.load_model`, which unpickles.
+The files have no MLflow flavour, because `mlflow.pyfunc.load_model` would then unpickle them.
 """
 
 from __future__ import annotations
@@ -54,30 +54,37 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 
 
 def promotion_key(card: ModelCard) -> str:
-    """Return a digest of run, verdicts and reason: promoting the same again makes no second version."""
+    """Return a digest of the run, its weights, the edition, the verdicts and the reason.
+
+    If the key already exists, a promotion creates no second version.
+    """
     weights = [card.digests.get(name, "") for name in FILES]
     edition = card.opinions[0].edition
     return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], verdict_tags(card), card.despite])
 
 
 def verdict_tags(card: ModelCard) -> dict[str, str]:
-    """Return tag → verdict of every edition of the card."""
+    """Return tag → verdict for every edition that judged the model."""
     return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
 
 
 def folder_name(key: str, card_digest: str) -> str:
-    """Return the name of a version's folder, from its promotion key and the SHA-256 of its card.json.
+    """Return the folder name of a model version.
 
-    MLflow stores the folder's address as the version's source, which its API cannot change.
+    MLflow stores the folder's address as the source of the version, and MLflow's API cannot change the source.
+
+    Args:
+        key: result of `promotion_key`.
+        card_digest: SHA-256 of the model's card.json.
     """
     return jsonio.digest_of([key, card_digest])[:FOLDER_DIGITS]
 
 
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
-    """Raise IntegrityError unless card and weights are those that were promoted.
+    """Raise IntegrityError if the card or the weights of a version are not the promoted ones.
 
-    The version's tags are not trusted: the card must be the one that the version's source names, and the weights those that the
-    run itself recorded.
+    The tags of the version are untrusted. The card is compared with the version's source, and the weights with the digests that the
+    run recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # releases that wrote no digest of the card into it named the folder by the key alone
@@ -98,7 +105,15 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """One version of a registered model. source: folder of its files. aliases: those that point to it."""
+    """Version of a registered model.
+
+    Attributes:
+        name: name of the model.
+        version: number of the version.
+        run_id: id of the run that trained the model.
+        source: address of the folder with the files.
+        aliases: aliases that refer to this version.
+    """
 
     name: str
     version: str
@@ -113,9 +128,12 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """The registered models of the store `uri` (see store.resolve_uri), which must exist.
+    """Registered models of an existing store.
 
-    Every method raises StoreError for an error of the store.
+    Every method raises StoreError if the store reports an error.
+
+    Args:
+        uri: URI of the store; see store.resolve_uri for the default.
     """
 
     def __init__(self, uri: str = ""):
@@ -123,14 +141,18 @@ class ModelRegistry:
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """Return all versions of `name`, newest first; empty if there is no such model. name: without a quote."""
+        """Return all versions of a model, newest first, or an empty list.
+
+        Args:
+            name: name of the model. It must not contain a single quote.
+        """
         versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def versions_of(self, run_id: str) -> list[RegisteredVersion]:
-        """Return all versions that were made of a run, without their aliases."""
+        """Return all model versions that were created from a run, without their aliases."""
         return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
 
     def _matching(self, query: str) -> list[ModelVersion]:
@@ -146,7 +168,15 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """Register a new version of `name`, created if missing, from the run's artifacts below `path`."""
+        """Register artifacts of a run as a new version of a model, and create a missing model.
+
+        Args:
+            name: name of the model.
+            run_id: id of the run.
+            path: artifact folder of the version, relative to the run's artifacts.
+            tags: tags of the version.
+            description: Markdown text; cut to 4000 characters.
+        """
         try:
             self._client.create_registered_model(name)
         except StoreRefusal as refusal:
@@ -159,11 +189,16 @@ class ModelRegistry:
         return _registered(made, ())
 
     def set_alias(self, version: RegisteredVersion, alias: str) -> None:
-        """Move `alias` to this version."""
+        """Make `alias` refer to this version and to no other version of the model."""
         self._client.set_registered_model_alias(version.name, alias, version.version)
 
     def find(self, reference: str) -> RegisteredVersion:
-        """Return the version of `models:/NAME@alias` or `models:/NAME/3`; raise UnknownName without one."""
+        """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to.
+
+        Raises:
+            UsageError: the reference has another form.
+            UnknownName: the model, the alias or the version does not exist.
+        """
         match = REFERENCE.fullmatch(reference)
         if match is None:
             raise UsageError(f"model {reference!r}: expected {FORM}")
@@ -182,11 +217,14 @@ class ModelRegistry:
         return by_number[number]
 
     def names(self) -> list[str]:
-        """Return the names of the registered models, at most one page of them."""
+        """Return the names of the registered models, at most 1000."""
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """Return the folder of a version's files: the local one, or a copy until the process ends."""
+        """Return a local folder with the files of a version.
+
+        If the files are on another machine, the folder is a copy that is removed when the process ends.
+        """
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)

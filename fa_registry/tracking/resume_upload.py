@@ -1,7 +1,7 @@
-"""Resume state of a run, uploaded so that another machine can continue the run.
+"""Upload of a run's resume state to the store, so another machine can continue the run.
 
-An sqlite store needs no upload: every process that may write to it finds the resume file next to it. Uploads alternate between
-two paths, and the tag names the newest one, so that a process killed during an upload leaves the previous state intact.
+An sqlite store needs no upload, because every process that can write to the store can also read the local resume file. Uploads
+alternate between two paths, and a tag names the newest one. If the process is killed during an upload, the previous state is intact.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # the tag's value: epoch
 
 
 class KeptState:
-    """Resume state of one run in its store. attempts: earlier runs of the same specification."""
+    """Resume state of one run in its store.
+
+    Args:
+        tracker: the store.
+        run_id: id of the run.
+        attempts: earlier runs of the same specification.
+        clock: function that returns the time in seconds.
+    """
 
     def __init__(
         self,
@@ -44,7 +51,10 @@ class KeptState:
         self._next, self._count = clock() + SECONDS_BETWEEN, 0
 
     def fetch(self, path: Path, beyond: int) -> None:
-        """Download earlier attempts' furthest state for `path`, if its epoch is above `beyond`."""
+        """Download the newest resume state of the earlier attempts to `path`.
+
+        Do nothing if its epoch is not above `beyond`.
+        """
         places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
         if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
@@ -64,7 +74,15 @@ class KeptState:
         LOG.info("resuming from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
-        """Upload the resume file `path` of this epoch if it is due; log errors, training continues."""
+        """Upload the resume file if enough time has passed since the last upload.
+
+        An error is logged and does not stop the training.
+
+        Args:
+            path: resume file.
+            epoch: epoch after which the file was written.
+            now: whether to upload regardless of the time.
+        """
         began = self._clock()
         if not self._needed or (began < self._next and not now):
             return
@@ -88,7 +106,10 @@ class KeptState:
         self._count += 1
 
     def remove(self) -> None:
-        """Remove this run's state and those of earlier attempts from the store, after the run has ended."""
+        """Remove the resume states of this run and of earlier attempts from the store.
+
+        Call this after the run has ended.
+        """
         for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
             with suppress(RegistryError):  # without the permission, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)
