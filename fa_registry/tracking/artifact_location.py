@@ -75,11 +75,11 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
 
 
 class OutsideStore(StoreError):
-    """Error: a folder for run files is outside the store, and the user has not allowed it."""
+    """Error: files would be written outside the store without the user's permission."""
 
 
 def check_inside_store(folder: Path, store: str) -> None:
-    """Raise OutsideStore if `folder` is outside the folder of an sqlite store's database.
+    """Raise OutsideStore if `folder` is not below the folder of an sqlite database.
 
     The creator of a store chooses its addresses and links, so these are untrusted. The user can allow further folders with the
     environment variable FA_REGISTRY_ARTIFACTS.
@@ -99,7 +99,7 @@ def check_inside_store(folder: Path, store: str) -> None:
 
 
 def check_location(location: str, store: str) -> None:
-    """Raise OutsideStore if the local artifact folder of an experiment is outside the store.
+    """Raise OutsideStore if the artifact folder of an experiment is outside the store.
 
     Args:
         location: artifact location of the experiment, as recorded in the store.
@@ -130,7 +130,7 @@ def _path(uri: str) -> Path:
 
 
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
-    """Return the artifact root next to the database and the experiment's path below this root, or None.
+    """Return the artifact root next to the database and the path below it, or None.
 
     None means that the user chose the experiment's folder. Experiments in a folder named `mlartifacts` always match. Experiments in
     MLflow's default folder `mlruns` match if `mlruns` also exists next to the database, or if a database of the same name exists
@@ -145,7 +145,7 @@ def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
 
 
 def _check_own(folder: Path, run_id: str) -> None:
-    """Raise UnreadableFile if the path does not contain the run's id, which no other run has."""
+    """Raise UnreadableFile if the path does not contain the id of the run."""
     own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
     if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(
@@ -189,7 +189,7 @@ def placed(database: Path) -> ArtifactLocations:
 
 
 def _moved(uri: str, database: Path) -> tuple[str, str] | None:
-    """Return the recorded and the current address prefix of a moved artifact root; None if it was not moved."""
+    """Return the recorded and the current address prefix, or None if they are equal."""
     sibling = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
     if not sibling or not os.path.isdir(sibling[0]):
         return None

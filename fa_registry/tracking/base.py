@@ -1,4 +1,4 @@
-"""Interface of a tracker: a store of runs with parameters, tags, metrics and files."""
+"""Interface of a tracker: runs with parameters, tags, metrics and files."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class StoredRun(SpilledFields):
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether a run's start time is in the future because its machine's clock was wrong.
+    """Return whether the start time of a run is in the future.
+
+    The clock of the run's machine was then wrong.
 
     Clocks of two machines may differ by up to one hour.
     """
@@ -90,7 +92,10 @@ def is_ahead(run: StoredRun) -> bool:
 
 
 def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Sort runs by start time, newest first. Runs with a start time in the future come last."""
+    """Sort runs by start time, newest first.
+
+    Runs with a start time in the future come last.
+    """
     return sorted(runs, key=lambda run: (not is_ahead(run), run.started), reverse=True)
 
 
@@ -105,7 +110,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def without_retry(self) -> Tracker:
-        """Return a tracker for this store that raises at once if its server is unreachable."""
+        """Return a tracker that raises at once if its server is unreachable."""
 
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
@@ -113,7 +118,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Use a run that `mlflow run` already started: set its name, tags and parameters. Return its id."""
+        """Set name, tags and parameters of a run that `mlflow run` started.
+
+        Return the id of the run.
+        """
 
     @abc.abstractmethod
     def log(
@@ -123,7 +131,10 @@ class Tracker(abc.ABC):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Add metric points to a run, and set tags and parameters. Parameters cannot be changed later."""
+        """Add metric points to a run, and set its tags and parameters.
+
+        Parameters cannot be changed later.
+        """
 
     @abc.abstractmethod
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
@@ -135,11 +146,11 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def upload(self, run_id: str, folder: Path) -> None:
-        """Store every file below `folder` as an artifact of the run, under its relative path."""
+        """Store all files below `folder` as artifacts of the run."""
 
     @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
-        """Remove an artifact or a folder of artifacts from a run. Do nothing if `path` does not exist."""
+        """Remove an artifact or a folder of artifacts from a run, if it exists."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
@@ -180,11 +191,11 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
-        """Return the address of an artifact in the store's web interface, or an empty string."""
+        """Return the address of an artifact in the web interface, or an empty string."""
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:
-        """Return a message that explains how to restore the deleted experiment of new runs.
+        """Return a message about how to restore a deleted experiment.
 
         Return an empty string if the experiment was not deleted.
         """
@@ -205,7 +216,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """Return a local copy of one artifact, or None if the run has no artifact at `path`."""
+        """Return a local copy of an artifact, or None if it does not exist."""
 
     @abc.abstractmethod
     def size(self, run_id: str) -> int:
@@ -213,4 +224,4 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def describe_location(self, run_id: str) -> str:
-        """Return the part of an error message that explains where the files of a run belong."""
+        """Return the part of an error message that explains where a run's files belong."""

@@ -74,7 +74,9 @@ class Client:
         return other
 
     def experiments(self, new: bool = False) -> list[Experiment]:
-        """Return all experiments that are not deleted, from a list that is at most 60 seconds old.
+        """Return all experiments that are not deleted.
+
+        The list is at most 60 seconds old.
 
         Args:
             new: whether to request the list from the store even if a recent list is available.
@@ -134,7 +136,7 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
-    """Return the result of `ask`. If a server is unreachable, call `ask` again, so `ask` must be idempotent."""
+    """Call `ask`, which must be idempotent, until a server is reachable."""
     if sqlite_path(uri):
         return ask()
     begun: dict[
@@ -180,7 +182,7 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
 
 
 def _check_reached(uri: str) -> None:
-    """Raise StoreRefusal if no server accepts connections at `uri`; MLflow's own timeout is minutes."""
+    """Raise StoreRefusal if no server accepts connections at `uri`."""
     proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
     with answering(uri):
         asked = urllib3.util.parse_url(proxy or uri)
@@ -189,7 +191,7 @@ def _check_reached(uri: str) -> None:
 
 
 def _patiently(uri: str, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`. Call `ask` again while another process locks the database."""
+    """Call `ask` until no other process locks the database; return its result."""
     answers: list[T] = []
 
     def answered() -> bool:
@@ -206,7 +208,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
 
 
 def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
-    """Call `attempt` until it returns True; log a warning after 3 seconds, raise StoreError after 120 seconds."""
+    """Call `attempt` until it returns True. Raise StoreError after 120 seconds."""
     begun, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - begun
@@ -223,7 +225,7 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
 
 @contextlib.contextmanager
 def _made_once(uri: str, address: str) -> Iterator[None]:
-    """Lock the store while it is created or migrated, and create a missing sqlite database.
+    """Lock the store while it is created or migrated; create a missing database.
 
     Without the lock, several processes that create one store at the same time fail, and a killed process leaves incomplete tables.
     """
@@ -240,7 +242,7 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file next to a database. The lock file contains the id and the machine of the process."""
+    """Lock the file next to a database, and write the process id into it."""
     place = Path(f"{path}.lock")
     lock = FileLock(place)
 

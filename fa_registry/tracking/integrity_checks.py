@@ -54,12 +54,18 @@ class SealedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether provenance.json records how the run ended. Releases before 0.3 did not record this."""
+        """Whether provenance.json records how the run ended.
+
+        Releases before 0.3 did not record this.
+        """
         return "status" in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """Names of the third-party metrics that have charts; empty for runs of older releases."""
+        """Names of the third-party metrics that have charts.
+
+        The tuple is empty for runs of older releases.
+        """
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
@@ -81,7 +87,7 @@ class SealedRun:
 
     @cached_property
     def status(self) -> str:
-        """Status of the run, computed from its measurements and not from a recorded status."""
+        """Status of the run, computed from its measurements only."""
         if self.epochs < 0:
             return "failed"
         if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
@@ -187,7 +193,7 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
-    """Return the value of a final metric in a tuple of length 1; None if it was not measured."""
+    """Return the value of a final metric as a 1-tuple; None if it was not measured."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
     else:
@@ -207,7 +213,7 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    """Yield differences of parameters. Skip a parameter if both the store and spec.json lack it."""
+    """Yield differences between the stored and the recorded parameters."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         stored = params.get(name)
@@ -235,12 +241,12 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Return whether a stored value equals the exact value or its rounding to four digits."""
+    """Return whether a stored value equals the exact value or its rounded form."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
 def _is_ours(key: str, further: Sequence[str]) -> bool:
-    """Return whether training writes this metric. Users and audits may log other metrics."""
+    """Return whether training writes this metric."""
     by_site = (*schema.SITE_METRICS, *further)
     return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
 

@@ -44,16 +44,16 @@ SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
 
 class LeaseLost(RegistryError):
-    """Error: this attempt sent no heartbeat within its lease, so another worker took over."""
+    """Error: another worker took over because this run's heartbeat was too late."""
 
 
 def sign(number: int, lease: int) -> dict[str, str]:
-    """Return the heartbeat tag with the heartbeat's number and the lease duration in seconds."""
+    """Return the heartbeat tag: number of the heartbeat and lease duration in seconds."""
     return {schema.TAG_SIGN: f"{number} of {lease} s"}
 
 
 def initial_tags(lease: int) -> dict[str, str]:
-    """Return the lease tags of a new run, whose process has not yet searched for other attempts.
+    """Return the tags with which a run is created: state `choosing`, first heartbeat.
 
     Args:
         lease: duration of the lease in seconds.
@@ -70,7 +70,7 @@ class HeartbeatMonitor:
         self._moving: set[str] = set()
 
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
-        """Return for how many seconds this process has observed no new heartbeat of the run.
+        """Return the seconds without a new heartbeat of the run.
 
         Return 0 on the first call. A longer time between two calls counts as 15 seconds only, because the store may have been unreachable
         for the run's process too.
@@ -85,7 +85,7 @@ class HeartbeatMonitor:
         return silent
 
     def has_moved(self, run: StoredRun) -> bool:
-        """Return whether this process has observed a new heartbeat, which proves that the run is alive."""
+        """Return whether this process has observed a new heartbeat of the run."""
         self.seconds_since_heartbeat(run)
         return run.run_id in self._moving
 
@@ -112,13 +112,13 @@ def lease_owner(attempts: Sequence[StoredRun], signs: HeartbeatMonitor) -> Store
 
 
 def _alive(attempts: Sequence[StoredRun], signs: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
-    """Yield the runs that are in one of the lease states and whose process is not known to be dead."""
+    """Yield the runs in one of the lease states whose process may be alive."""
     running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
     return (run for run in running if not signs.is_dead(run))
 
 
 def set_lease_state(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
-    """Write the lease state of a run, and the parameters `params` of the run, to the store."""
+    """Write the lease state and the parameters of a run to the store."""
     tracker.log(run_id, tags={schema.TAG_CLAIM: state}, params=params)
 
 
@@ -199,7 +199,7 @@ class LeaseHolder:
             self._given = now
 
     def check(self) -> None:
-        """Raise LeaseLost if another worker closed the run because its heartbeat was too late."""
+        """Raise LeaseLost if another worker closed the run because of a late heartbeat."""
         run = self._tracker.get(self.run_id)
         self._late = False
         if run.state != "RUNNING" or run.deleted:
@@ -232,6 +232,6 @@ class LeaseHolder:
 
 
 def _clock() -> float:
-    """Return the time in seconds. If the system supports this, the time while it was suspended counts too."""
+    """Return the time in seconds, if possible including suspended time."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -167,7 +167,7 @@ class MlflowTracker(Tracker):
             check_location(listed.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
-        """Return the URI of the artifact folder for a new experiment; None if a server chooses the folder."""
+        """Return the URI of a new experiment's folder; None if a server chooses it."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
@@ -184,13 +184,13 @@ class MlflowTracker(Tracker):
 
     @cached_property
     def _downloads(self) -> Path:
-        """Folder for copies of artifacts of a remote store. It is removed when the process ends."""
+        """Folder for copies of remote artifacts, removed when the process ends."""
         folder = process_ownership.create_temp_dir("fa_registry-downloads-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Create a run as Tracker.create does, with the user name and the source as MLflow tags."""
+        """Create a run as Tracker.create does, with MLflow's tags for user and source."""
         self.check_place()
         started = self._writer.create_run(
             self.experiment_id,
@@ -252,7 +252,10 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
-        """Store files as Tracker.upload does. Files of an sqlite store are copied next to its database."""
+        """Store files as Tracker.upload does.
+
+        Files of an sqlite store are copied to a folder next to its database.
+        """
         local = self._local_root(run_id) if self._database else None
         if local is None:  # MLflow's client would request the address from the server once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
@@ -327,7 +330,7 @@ class MlflowTracker(Tracker):
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views as Tracker.publish_views does, and a note with links to the first two views.
+        """Publish views as Tracker.publish_views does, and a note with links to them.
 
         Views and note are tags of the experiment.
         """
@@ -406,13 +409,13 @@ class MlflowTracker(Tracker):
         return resolve_artifact(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> _Place:
-        """Return the experiment id and the artifact address of a run from the cache or the store."""
+        """Return the experiment id and the artifact address of a run."""
         if run_id not in self._places:
             self._places[run_id] = _Place.of(self._client.get_run(run_id).info)
         return self._places[run_id]
 
     def _local_root(self, run_id: str) -> Path | None:
-        """Return the run's artifact folder, which may not exist; None if a remote service stores the files."""
+        """Return the run's artifact folder; None if a remote service stores the files."""
         if (
             self._root[0] != run_id
         ):  # cached, because a run is read file by file and checking the folder's links is slow
@@ -427,7 +430,7 @@ class MlflowTracker(Tracker):
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        """Return the ids of the experiments with this name, or of all experiments if the name is empty."""
+        """Return the ids of the experiments with this name; all if it is empty."""
         for new in (False, True):
             experiments = self._client.experiments(new)
             known = {listed.experiment_id: listed.name for listed in experiments}

@@ -1,4 +1,4 @@
-"""Shared views of an experiment for MLflow's pages: runs grouped by method, with the main charts.
+"""Shared views for MLflow's pages: runs grouped by method, with charts.
 
 MLflow stores a shared view in a tag of the experiment. The address of the page contains the key of the view. A shared view does not
 change a user's own columns and charts. Without a view, MLflow's pages show no verdicts and one chart per metric, in alphabetical
@@ -79,13 +79,13 @@ class View:
 
 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
-    """Return the address of MLflow's page that compares these runs, one column per run."""
+    """Return the address of MLflow's page that compares these runs."""
     runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
     return f"#/compare-runs?runs={runs}&experiments={experiments}"
 
 
 def term(field: str, value: str) -> str:
-    """Return a condition in MLflow's query language that is true if `field` has this value.
+    """Return a condition in MLflow's query language: `field` has this value.
 
     The language cannot express quotes and backslashes in a text. For a value that contains such characters, the condition also matches
     values with other characters at the same positions.
@@ -113,7 +113,7 @@ def is_our_note(text: str) -> bool:
 
 
 def is_ours(text: str) -> bool:
-    """Return whether fa_registry wrote this text of a view's tag and no user has changed it."""
+    """Return whether fa_registry wrote this view tag and no user has changed it."""
     try:
         plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
         state = json.loads(plain)
@@ -171,7 +171,7 @@ class _Contents:
 
 
 def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
-    """Return the chart view and the table view. If `apart` is true, group by setting and method."""
+    """Return chart view and table view; with `apart`, group also by setting."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
@@ -181,7 +181,7 @@ def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = 
 
 
 def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
-    """Return the state of a view with charts: mean and range over the seeds of each group."""
+    """Return the state of a chart view: mean and band over the seeds of each group."""
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
@@ -248,7 +248,7 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    """Return the state of a table with one run per row and the verdict in the first column."""
+    """Return the state of a table view with one run per row."""
     wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
     columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
     named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]

@@ -54,7 +54,7 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 
 
 def promotion_key(card: ModelCard) -> str:
-    """Return a digest of the run, its weights, the edition, the verdicts and the reason.
+    """Return a digest of run, weights, edition, verdicts and reason of a promotion.
 
     If the key already exists, a promotion creates no second version.
     """
@@ -81,7 +81,7 @@ def folder_name(key: str, card_digest: str) -> str:
 
 
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
-    """Raise IntegrityError if the card or the weights of a version are not the promoted ones.
+    """Raise IntegrityError if card or weights of a version are not the promoted ones.
 
     The tags of the version are untrusted. The card is compared with the version's source, and the weights with the digests that the
     run recorded.
@@ -168,7 +168,9 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """Register artifacts of a run as a new version of a model, and create a missing model.
+        """Register artifacts of a run as a new version of a model.
+
+        Create the model if it does not exist.
 
         Args:
             name: name of the model.

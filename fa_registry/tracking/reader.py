@@ -84,7 +84,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """Return an equal value that is shared in memory, because many runs have equal tables."""
+    """Return an equal value that is shared in memory between runs."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -115,7 +115,7 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
-    """Check provenance.json and the recorded digests against the run's tag `fa.artifacts`.
+    """Compare provenance.json and the digests with the run's tag `fa.artifacts`.
 
     Returns:
         Size of provenance.json in bytes, as {name: size}.
@@ -193,7 +193,7 @@ def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], ne
 
 
 def _read(path: Path, kind: type) -> tuple[Any, Any]:
-    """Return the contents of a JSON file and the decoded record; raise IntegrityError if it is invalid."""
+    """Return the contents of a JSON file and the decoded record."""
     held = jsonio.read_json(path)
     try:
         return held, jsonio.decode(kind, held, path.name)

@@ -1,4 +1,7 @@
-"""Kinds of errors of a store, and advice for each: unifies MLflow, SQLAlchemy, sqlite and the system."""
+"""Kinds of store errors and the advice that is shown for each kind.
+
+The errors come from MLflow, SQLAlchemy, sqlite and the operating system.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,12 @@ LONGEST = 400  # characters of another program's message
 
 
 class StoreRefusal(StoreError):
-    """An error of a store. kind: a key of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
+    """Error that a store reported, with advice for the user.
+
+    Attributes:
+        kind: kind of the error, a key of TO_DO, or an empty string.
+        code: MLflow's error code, such as RESOURCE_DOES_NOT_EXIST.
+    """
 
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
@@ -87,7 +95,12 @@ class StoreRefusal(StoreError):
 
 @contextlib.contextmanager
 def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert system errors, and errors of `kinds`, to StoreRefusal. subject: such as `store sqlite:///…`."""
+    """Convert system errors and errors of the types `kinds` to StoreRefusal.
+
+    Args:
+        subject: first words of the message, such as `store sqlite:///…`.
+        kinds: further exception types to convert.
+    """
     try:
         yield
     except BrokenPipeError:  # the reader of a standard stream has left: no error of a disk or a store
@@ -99,7 +112,7 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _root(error: BaseException) -> tuple[BaseException, str]:
-    """Return the first cause of a known kind, and the kind; otherwise the error itself and ""."""
+    """Return the first error with a known kind in the chain of causes, and its kind."""
     cause: BaseException | None = error
     while cause is not None:
         reported = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
@@ -116,7 +129,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """Return the kind of a server's error response, or AWAY if the server cannot be reached."""
+    """Return the kind of a server's error; AWAY if the server cannot be reached."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     answers = isinstance(error, MlflowException) and str(error).startswith("API request")
     if isinstance(error, RestException) or answers:  # MLflow uses these codes for a database too
@@ -132,7 +145,7 @@ def _of_server(error: BaseException) -> str:
 
 
 def _of_bucket(error: BaseException) -> str:
-    """Return the kind of an error of a bucket's library, found by class name and message."""
+    """Return the kind of an error that a client library of an object store raised."""
     if _library(error) not in BUCKETS:
         return ""
     is_away = re.search("Connect|Timeout", type(error).__name__)
@@ -140,7 +153,7 @@ def _of_bucket(error: BaseException) -> str:
 
 
 def _of_database(error: BaseException) -> str:
-    """Return AWAY if a database server is unreachable; its own errors have no kind."""
+    """Return AWAY if a database server cannot be reached, otherwise an empty string."""
     text = str(error)
     is_gone = _library(error) == "psycopg2" and CUT.search(text) and not ANSWERED.search(text)
     return AWAY if is_gone else ""
@@ -151,7 +164,7 @@ def _library(error: BaseException) -> str:
 
 
 def _statement(error: BaseException, kind: str = "") -> str:
-    """Return the error on one line, without SQLAlchemy's additions: the statement, its parameters, a link."""
+    """Return the error message on one line, without the additions of SQLAlchemy."""
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username
         asked = ASKED.search(str(error))
