@@ -72,8 +72,8 @@ class HeartbeatMonitor:
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
         """Return the seconds without a new heartbeat of the run.
 
-        Return 0 on the first call. A longer time between two calls counts as 15 seconds only, because the store may have been unreachable
-        for the run's process too.
+        Return 0 on the first call. A longer time between two calls counts as 15 seconds only, because the store may have been
+        unreachable for the run's process too.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         seen, silent, looked = self._seen.get(run.run_id, (text, 0.0, now))

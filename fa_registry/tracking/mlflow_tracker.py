@@ -497,7 +497,8 @@ class _Place(NamedTuple):
 def _apart() -> Iterator[None]:
     """Disable garbage collection within the context, and collect once at its end.
 
-    MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times as long.
+    MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times
+    as long.
     """
     collecting, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.disable()

@@ -119,9 +119,9 @@ def verdict_tag(edition: EditionReference) -> str:
 
     Example: `fa.verdict.2026-11.23d1b7cd`.
 
-    The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a tag are
-    replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`, so this verdict does not replace the
-    verdict of the unmodified edition.
+    The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a
+    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`, so this verdict does
+    not replace the verdict of the unmodified edition.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
     return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"

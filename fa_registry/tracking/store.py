@@ -55,8 +55,8 @@ def sqlite_path(uri: str) -> Path | None:
 def _reading(path: Path) -> str:
     """Return a read-only address of a database, with which sqlite writes no files.
 
-    The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is quoted
-    twice: once for sqlite and once for SQLAlchemy.
+    The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
+    quoted twice: once for sqlite and once for SQLAlchemy.
     """
     return f"sqlite+pysqlite:///file:{quote(quote(str(path)))}?mode=ro&uri=true"
 
