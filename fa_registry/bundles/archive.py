@@ -1,7 +1,7 @@
-"""The file of a bundle: a zip whose bytes are determined by its contents, so any change is detected.
+"""File format of a bundle: a zip archive whose contents determine every byte.
 
-The reader does not trust the file. It checks names, counts and sizes before it unpacks anything. Then it packs the same
-files again, which must give the same bytes.
+Therefore any change of the file is detected. The reader does not trust the file. It first checks names, counts and sizes, then
+unpacks the files, packs them again and compares the bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ PART = re.compile(r"[\w.+@ =,~-]+")  # part of a path that every operating syste
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a bundle: `files` is name → SHA-256, `sizes` is name → bytes."""
+    """Description of a bundle.
+
+    Attributes:
+        study: name of the study.
+        audit: run id of the audit.
+        light: whether the bundle lacks the files with tensors.
+        made_by: version of fa_registry that created the bundle.
+        files: file name → SHA-256.
+        sizes: file name → size in bytes.
+    """
 
     format: str
     version: int
@@ -44,10 +53,15 @@ class Manifest:
 def pack(
     folder: Path, out: Path, reported: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> Manifest:
-    """Pack everything below `folder` into one zip at `out`; the same files give the same bytes.
+    """Pack all files below `folder` into one zip archive.
 
-    An existing file at `out` is replaced only when the new file is complete. `reported` has the other fields of the
-    manifest. `sign` returns the signature of the manifest's bytes, see signing.
+    Equal files produce equal bytes. An existing file at `out` is replaced only when the new file is complete.
+
+    Args:
+        folder: folder with the contents of the bundle.
+        out: path of the bundle.
+        reported: the remaining fields of the manifest.
+        sign: function that returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -65,15 +79,18 @@ def pack(
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the manifest's bytes as stored in the zip and signed."""
+    """Return the bytes of the manifest as they are stored in the archive and signed."""
     return jsonio.pretty(manifest).encode()
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
-    """Unpack the files of a bundle below `folder`; return its manifest and its signature, or b"".
+    """Check a bundle and unpack its files below `folder`.
 
-    Raises IntegrityError with every file that differs from the packed file, or the reason why `path` is not a bundle.
-    In that case none of the files may be used.
+    Returns:
+        The manifest and its signature, which is empty if the bundle is not signed.
+
+    Raises:
+        IntegrityError: `path` is not a bundle, or files differ from the packed files. Do not use the unpacked files in this case.
     """
     path = resolve_user_path(path)
     try:
@@ -89,7 +106,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
 
 
 def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
-    """Return manifest and signature, after checking that archive and manifest list the same files."""
+    """Check the list of files; return manifest and signature."""
     entries = archive.infolist()
     listed = [entry.filename for entry in entries]
     if len(entries) > MOST_FILES:
@@ -138,7 +155,7 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:
-    """Return why an entry must not be unpacked, or ""."""
+    """Return why an entry must not be unpacked, or an empty string."""
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
@@ -153,7 +170,7 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
-    """Extract at most as many bytes as the manifest declares; return whether it is the packed file."""
+    """Extract a file of the declared size; return whether its digest is correct."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     left, digest = manifest.sizes[name], hashlib.sha256()
@@ -182,7 +199,7 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
 
 
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
-    """Pack the same files again and raise IntegrityError if the bytes differ."""
+    """Pack the files again and raise IntegrityError if the bytes differ."""
     # this detects changes that no digest covers: times, attributes, gaps between files
     with process_ownership.temp_dir("fa_registry-bundle-") as place:
         again = place / "again.zip"

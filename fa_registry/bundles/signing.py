@@ -1,7 +1,7 @@
-"""Signatures of bundles: an Ed25519 signature over the manifest, which has every file's SHA-256.
+"""Ed25519 signatures of bundles.
 
-A signature proves that the owner of the private key signed these bytes. The reader must know from another source who
-owns the key.
+The signature covers the manifest, which contains the SHA-256 of every file. It proves that the owner of the private key signed
+these bytes. The reader must learn from another source who owns the key.
 """
 
 from __future__ import annotations
@@ -24,16 +24,30 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private key."""
+    """Sign a manifest.
+
+    Args:
+        manifest: bytes of the manifest.
+        key: PEM file with an unencrypted private key.
+
+    Returns:
+        Public key and signature as JSON.
+    """
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
-    """Return a description of the signer; `key` is a PEM file with the expected public key.
+    """Check the signature of a manifest and return a text that describes the signer.
 
-    Raises IntegrityError if the signature does not belong to these bytes or is not by `key`.
+    Args:
+        manifest: bytes of the manifest.
+        signature: result of `signed`, or empty bytes if the bundle is not signed.
+        key: PEM file with the expected public key; None accepts any key.
+
+    Raises:
+        IntegrityError: the signature is missing although `key` is given, is invalid, or was made with another key.
     """
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
@@ -57,7 +71,7 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """Return the first 16 digits of the SHA-256 of the key's 32 bytes."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a public key."""
     return hashlib.sha256(key.public_bytes(*RAW)).hexdigest()[:16]
 
 

@@ -1,6 +1,6 @@
-"""docs/reference-files.md: keys of the files that users write (studies, waivers, editions, options).
+"""Generator of docs/reference-files.md: the files that users write.
 
-Names, types and defaults are from the records that read the files; the descriptions are the texts below their fields.
+Names, types and defaults come from the records that read the files. The descriptions are the texts below the fields of the records.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ assert options["rank"].refusal(0) == "expected at least 1, found 0"
 
 
 def files_reference() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/reference-files.md."""
     parts = [
         *(INTRODUCTION, STUDY, _keys(StudyTable)),
         *("\n### [[grid]]\n\nEvery combination of its lists is trained.\n", _keys(Grid, needed=LISTS)),
@@ -206,7 +206,7 @@ def files_reference() -> str:
 
 
 def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
-    """Return a table with one row per field, or per name: type, default and the text below the field."""
+    """Return a Markdown table with one row per field of a record."""
     hints, text = typing.get_type_hints(record), text_below(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     rows = [
@@ -222,7 +222,7 @@ def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -
 
 
 def _recipe() -> str:
-    """Return the table of epochs and precision, which are fields of a run, and of the fields of Recipe."""
+    """Return a Markdown table of the keys of [recipe]."""
     rows = []
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
@@ -243,7 +243,7 @@ def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def _controls() -> dict[str, str]:
-    """Return the descriptions in the docstring of training.controls; ladder_K is one control of a study."""
+    """Return control → description, from the docstring of training.controls."""
     statement = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
     return {name: statement[name] for name in CONTROLS}
 
@@ -253,7 +253,7 @@ def _row(name: str, takes: str, default: str, text: str) -> str:
 
 
 def _default(field: dataclasses.Field) -> str:
-    """Return the default in TOML syntax; empty if there is none."""
+    """Return the default of a field in TOML syntax, or an empty string."""
     if field.default is dataclasses.MISSING:
         return "" if field.default_factory is not dataclasses.MISSING else NEEDED
     if field.default in ("", None, ()):
