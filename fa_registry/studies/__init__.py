@@ -1,1 +1,1 @@
-"""Studies: a study.toml is expanded to run specifications, and an executor runs them."""
+"""Studies: expansion of a study.toml to specifications, and executors that train these."""

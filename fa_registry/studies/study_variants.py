@@ -1,4 +1,7 @@
-"""Study variants, on another image set or with scaled epochs; their runs are not the study's."""
+"""Study variants: a study with another image set or a scaled number of epochs.
+
+The runs of a variant do not belong to the study itself.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +25,50 @@ OPTIONS = {"data": "replace-dataset", "scale": "scale"}  # override → option o
 
 @dataclass(frozen=True)
 class StudyVariant:
-    """A variant. data: image set that replaces the study's; empty: no change. scale: factor of the epochs."""
+    """Differences of a study variant from the study.
+
+    Attributes:
+        data: image set that replaces the image sets of the study; empty means no replacement.
+        scale: factor of the number of epochs.
+    """
 
     data: str = ""
     scale: float = 1.0
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The overrides of the variant, as input of load_study; empty for the study itself."""
+        """Overrides that create this variant, as input of `load_study`; empty without differences."""
         given = {"data": self.data} if self.data else {}
         return given | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
-        """The variant as options, `--replace-dataset digits --scale 0.02`; empty for the study itself."""
+        """Variant as command-line options, such as `--replace-dataset digits --scale 0.02`.
+
+        The text is empty for the study itself.
+        """
         return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:
-        """Return the data set that replaces `name`."""
+        """Return the name of the data set that the variant uses instead of `name`."""
         family = name.partition(":")[0]
         if not self.data or family in OWN_TASK:
             return name
         return f"{OF_A_SET}:{self.data}" if family == OF_A_SET else self.data
 
     def epochs(self, count: int) -> int:
-        """Return the scaled epochs, rounded half up (round() would turn 2.5 into 2), 1 or more if any."""
+        """Return the scaled number of epochs.
+
+        The result is rounded (half up) and is at least 1 if `count` is positive.
+        """
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
 def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
-    """Return the variant of the overrides `data` and `scale`; append their errors to `problems`."""
+    """Return the study variant that the overrides `data` and `scale` describe.
+
+    Messages about invalid values are appended to `problems`.
+    """
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
         problems.append(f"data: expected the name of an image set, found {data!r}, a separate task")

@@ -1,4 +1,4 @@
-"""Ways to run many jobs, one module each: in processes, in turns on one card, or on a cluster."""
+"""Executors, one module per way to run jobs: local processes, one process, or a cluster."""
 
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies.executors.base import Executor

@@ -1,9 +1,9 @@
-"""Executor for Ray: jobs in processes of a Ray cluster.
+"""Ray executor: runs jobs in processes of a Ray cluster.
 
-The store decides what is trained, Ray only where. Each process is an actor that runs its jobs in a thread and returns their
-messages on request: no job waits for Ray, which would give its CPU to another job meanwhile. An actor also runs the next batch, so
-that it imports torch only once. When this process ends, Ray ends its actors: their runs are closed after their lease, and the same
-command resumes them (docs/many-machines.md).
+The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. It runs its jobs in a thread
+and returns their messages on request. Therefore no job waits for Ray, which would give the CPU of a waiting job to another job.
+An actor can run several batches one after another, so it imports torch only once. When this process ends, Ray ends its actors.
+Their runs are closed after their lease expires, and the same command resumes them (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -53,10 +53,13 @@ QUIET = {
 
 
 class Ray(Executor):
-    """Jobs on a Ray cluster, one process per job or card; see docs/many-machines.md."""
+    """Executor for a Ray cluster, with one process per job or per GPU.
+
+    See docs/many-machines.md.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why it cannot run jobs: missing package, wrong address, or no server that answers."""
+        """Return why jobs cannot run: missing package, wrong address, or no Ray server at the address."""
         address = _address(resources)
         found = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
@@ -71,7 +74,11 @@ class Ray(Executor):
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
-        """Connect to the cluster, and check its machines' versions and its capacity for a job."""
+        """Connect to the cluster and yield its capacity.
+
+        Raises:
+            UsageError: a machine has other versions, or no machine has enough resources for one process.
+        """
         with _connected(_address(resources)):
             import ray
 
@@ -83,7 +90,7 @@ class Ray(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run each batch in an actor, as soon as the cluster has capacity for one."""
+        """Run each batch in an actor as soon as the cluster has enough capacity."""
         with _connected(_address(resources)):
             import ray
 
@@ -100,7 +107,7 @@ def _address(resources: JobResources) -> str:
 
 
 def _unanswered(host: str, port: int) -> str:
-    """Return why no Ray server answers there, else empty; Ray itself would retry for minutes."""
+    """Return the reason why no Ray server can be reached, or an empty string."""
     try:
         with socket.create_connection((host, port), ANSWERS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
@@ -118,7 +125,7 @@ def _unanswered(host: str, port: int) -> str:
 
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
-    """Connect to a cluster within the context, unless this process is already connected."""
+    """Connect to a cluster within the context, if this process is not yet connected."""
     import ray
 
     if ray.is_initialized():
@@ -148,13 +155,13 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _needs(resources: JobResources) -> dict[str, float]:
-    """Return a process's resources: its jobs share a card and, in turns, the CPUs of one job."""
+    """Return the resources of one process, whose jobs share a GPU and run in turns."""
     needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
     return {name: amount for name, amount in needed.items() if amount}
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of jobs that fit on the whole cluster; raise UsageError if none fits."""
+    """Return how many jobs fit on the cluster at a time; raise UsageError if no job fits."""
     needs = _needs(resources)
     processes = sum(
         min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
@@ -174,7 +181,12 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of Ray's list has other versions than `here`, or does not report them."""
+    """Raise UsageError if a machine of the cluster has other versions or does not report them.
+
+    Args:
+        nodes: machines, as returned by `ray.nodes`.
+        here: versions on this machine.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -198,13 +210,13 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
 
 
 def _text(error: BaseException) -> str:
-    """Return Ray's message in one line, without the ids that it lists."""
+    """Return the end of a Ray error message on one line, without the list of ids."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     return " ".join(lines[-2:])[:400]
 
 
 class _Actor(RemoteProcess):
-    """A batch in an actor: an idle actor, or a new one."""
+    """Batch in an idle or a new actor."""
 
     def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
         self._idle = idle
@@ -230,7 +242,7 @@ class _Actor(RemoteProcess):
 
 
 class _Process:
-    """A local view of an actor: its handle, and its pending answers (that it began, and messages)."""
+    """Local handle of an actor and its pending results."""
 
     def __init__(self, resources: JobResources):
         import ray
@@ -250,11 +262,10 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch; its answer is first, so that the start is known if a job ends the process."""
+        """Start a batch. Its result is read first, because a job may end the process."""
         self._answers.insert(0, self.handle.begin.remote(message))
 
     def reported(self) -> list[Message]:
-        """See RemoteProcess."""
         import ray
 
         ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
@@ -275,7 +286,7 @@ class _Process:
 
 
 class _Worker:
-    """The process itself, in the cluster."""
+    """Actor class that runs in the cluster."""
 
     def __init__(self) -> None:
         self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -293,7 +304,7 @@ class _Worker:
             self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
 
     def reported(self) -> list[Message]:
-        """Return all messages since the last call; wait for at least one."""
+        """Wait for at least one message; return all messages since the last call."""
         messages = [self._told.get()]
         while not self._told.empty():
             messages.append(self._told.get())

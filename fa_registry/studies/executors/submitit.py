@@ -1,8 +1,8 @@
-"""Executor for submitit: jobs of a batch system, mainly Slurm.
+"""Executor for submitit: runs jobs in a batch system, mainly Slurm.
 
-The store decides what is trained, Slurm only where and when. A process writes its jobs' messages to a file in a folder that all
-machines share: `.fa_registry` in the current folder. It also checks there for a stop request. Running jobs continue when this
-process ends, and the same command finds them complete.
+The store determines what is trained; Slurm determines only where and when. All machines share the folder `.fa_registry` in the
+current folder. A process writes the messages of its jobs to a file in that folder, and checks that folder for a stop request.
+When this process ends, running jobs continue. If the user repeats the command, the complete runs are not trained again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,13 @@ ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is ove
 
 
 class Submitit(Executor):
-    """Jobs of Slurm, or of processes on this machine that submitit starts; see docs/many-machines.md."""
+    """Executor for Slurm, or for processes that submitit starts on this machine.
+
+    See docs/many-machines.md.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why it cannot run jobs: missing package, or an address that is no batch system's name."""
+        """Return why jobs cannot run: missing package, or unknown or unavailable batch system."""
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
             found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
@@ -71,7 +74,7 @@ class Submitit(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run each batch as a job of the batch system."""
+        """Run each batch as one job of the batch system."""
         import submitit
 
         submitit.core.logger.get_logger().handlers.clear()  # its handlers print on standard output
@@ -87,7 +90,7 @@ def _cluster(resources: JobResources) -> str:
 
 
 class _Submitted(RemoteProcess):
-    """A batch as one job of the batch system, with a separate folder."""
+    """Batch as one job of the batch system, with a separate folder."""
 
     def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
@@ -119,7 +122,7 @@ class _Submitted(RemoteProcess):
         return messages
 
     def _messages(self) -> list[Message]:
-        """Return the new messages; an incomplete one is left for the next call."""
+        """Return the new complete messages from the file."""
         found, path = [], self._folder / "told"
         if not path.exists():
             return found
@@ -164,7 +167,7 @@ def _work(folder: str, message: bytes) -> None:
 
 
 class _Asked:
-    """The stop check of a batch: a signal, or a file, whose existence is checked once per LOOKS seconds."""
+    """Stop check of a batch: true after a signal, or if a stop file exists."""
 
     def __init__(self, file: Path, asked: StopCheck):
         self._file, self._asked, self._next = file, asked, 0.0
