@@ -1,1 +1,1 @@
-"""Studies: expansion of a study.toml to specifications, and executors that train these."""
+"""Studies: a study.toml is expanded to specifications, which an executor trains."""

@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
 
 
 def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str:
-    """Return a message that names the versions in which two machines differ, and what to do.
+    """Return a message about versions that differ between two machines.
 
     Return an empty string if all versions are equal.
 

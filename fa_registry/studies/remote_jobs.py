@@ -35,7 +35,7 @@ PATIENCE = 60.0  # seconds between two log lines with the number of waiting batc
 
 
 class ProcessLost(Exception):
-    """Error: the process of a batch has ended or could not start. The message contains the reason."""
+    """Error: the process of a batch has ended or could not start."""
 
 
 class RemoteProcess(ABC):
@@ -104,7 +104,7 @@ class _Batch:
 
 
 class _Batches:
-    """Scheduler that starts batches, receives their messages and reports one end for each job."""
+    """Scheduler that starts batches and reports exactly one end for each job."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Batches:
         self._said = time.monotonic()
 
     def run(self) -> None:
-        """Run until all jobs have ended. If `report` raises an exception, end all processes."""
+        """Run until all jobs have ended; end all processes if `report` raises."""
         try:
             while self._waiting or self._batches:
                 if self._stop():
@@ -167,7 +167,7 @@ class _Batches:
         self._batches.append(_Batch(self._place(message), jobs))
 
     def _attend(self, batch: _Batch) -> None:
-        """Process the messages of a batch. If its process is lost or hangs, restart its jobs or report their failure."""
+        """Process the messages of a batch, and handle the loss of its process."""
         try:
             messages = batch.placed.reported()
         except ProcessLost as lost:
@@ -235,7 +235,9 @@ class _Batches:
 
 
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
-    """Run the jobs of a batch in turns and send their events. Call this in the process of the batch.
+    """Run the jobs of a batch in turns and send their events.
+
+    The process of the batch calls this function.
 
     The caller has already sent the message BEGINS.
 

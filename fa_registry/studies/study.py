@@ -40,7 +40,10 @@ FIXED = ("method_options", "architecture_options")
 
 @dataclass(frozen=True)
 class Grid:
-    """Table [[grid]] of a study.toml. Every combination of the values in its lists is trained."""
+    """Table [[grid]] of a study.toml.
+
+    Every combination of the values in its lists is trained.
+    """
 
     methods: tuple[str, ...] = ()
     """names, as `fa-registry list methods` shows them"""
@@ -93,7 +96,9 @@ class StudyTable:
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
-    """Return a message for each key of a study.toml that is unknown, missing or of a wrong type.
+    """Return a message for each wrong key of a study.toml.
+
+    A key is wrong if it is unknown, missing or of a wrong type.
 
     The values are checked later by `parse_spec`.
     """
@@ -176,7 +181,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the cell for every combination of the lists in options and recipe, with a label of the setting.
+    """Yield the cell and a label for every combination of values in options and recipe.
 
     Example of a label: `d_hidden=16, batch_size=64`.
     """
@@ -193,7 +198,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """Yield ((table, field), values) for every list in options and recipe that no override replaces."""
+    """Yield ((table, field), values) for every list in options and recipe."""
     for place in grid:
         if place == "recipe":
             yield from (((place, name), cell[name]) for name in table(grid, place) if isinstance(cell[name], list))
@@ -204,7 +209,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
-    """Return whether the value of this option must be a list, which is then a single value."""
+    """Return whether the option has lists as values, so a list is only one value."""
     owner = place.removesuffix("_options")
     if cell.get(owner) not in NAMES[owner].names():
         return False
@@ -276,7 +281,7 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
-        """Identity of a setting → its specifications, including controls, in the order of the study."""
+        """Identity of a setting → its specifications, including those of controls."""
         specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)
@@ -384,7 +389,7 @@ def _by_grid(
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
-    """Return the specifications of all trained runs, then of their controls, without duplicates."""
+    """Return the specifications of trained runs and controls, without duplicates."""
     controls = list(
         islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
     )

@@ -37,13 +37,15 @@ class StudyVariant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Overrides that create this variant, as input of `load_study`; empty without differences."""
+        """Overrides that create this variant, as input of `load_study`."""
         given = {"data": self.data} if self.data else {}
         return given | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
-        """Variant as command-line options, such as `--replace-dataset digits --scale 0.02`.
+        """Command-line options for this variant.
+
+        Example: `--replace-dataset digits --scale 0.02`.
 
         The text is empty for the study itself.
         """

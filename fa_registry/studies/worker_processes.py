@@ -101,7 +101,7 @@ def _called(call: Callable[[], Any], stop: StopCheck, report: Callable[[Any], No
 
 
 class _Supervisor:
-    """Distributes jobs to workers, receives their events and reports one end for each job."""
+    """Scheduler that distributes jobs to workers and reports one end for each job."""
 
     def __init__(self, processes: int, stop: StopCheck, report: EventSink, silence: float):
         self.waiting: deque[tuple[int, bytes]] = deque()
@@ -110,7 +110,7 @@ class _Supervisor:
         self._workers: list[Worker] = []
 
     def run(self) -> None:
-        """Run until all jobs and workers have ended. If `report` raises an exception, end all workers."""
+        """Run until all jobs have ended; end all workers if `report` raises."""
         try:
             while self.waiting or self._workers:
                 if self._stop():
@@ -129,7 +129,7 @@ class _Supervisor:
             worker.ask_to_stop()
 
     def _employ(self) -> None:
-        """Assign waiting jobs to idle or new workers. Request workers without a job to exit."""
+        """Assign waiting jobs to workers; request workers without a job to exit."""
         for worker in self._workers:
             if self.waiting and worker.is_free:
                 worker.give(self.waiting.popleft())
@@ -243,7 +243,7 @@ class Worker:
 
     @property
     def _lives(self) -> bool:
-        """Whether the process is running. If the server has died, the exit code is 255 even for a running process."""
+        """Whether the process is running, also if the fork server has died."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:
@@ -299,7 +299,9 @@ class Worker:
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until the process exits, kill it after a time limit, and remove its temporary files.
+        """Wait until the process exits; kill it after a time limit.
+
+        Then remove its temporary files.
 
         Args:
             seconds: time limit; None means 10 seconds.
@@ -326,12 +328,12 @@ class Worker:
 
 
 def packed(event: JobEvent) -> Message:
-    """Return an event as a message. The value is pickled separately, because it may not unpickle."""
+    """Return an event as a message, with a separately pickled value."""
     return event.index, event.kind, pickle.dumps(event.value), event.refused
 
 
 def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
-    """Send the end event of a job. If the result cannot be pickled, send a failure instead."""
+    """Send the end event of a job; if its result cannot be pickled, send a failure."""
     try:
         message = packed(end)
     except Exception:
@@ -369,7 +371,7 @@ class _Relay(logging.Handler):
 
 
 def log_to(send: Callable[[Message], None]) -> None:
-    """Send the log messages of fa_registry to another process instead of printing them."""
+    """Send log messages of fa_registry to another process instead of printing them."""
     log = logging.getLogger("fa_registry")
     log.addHandler(_Relay(send))
     log.setLevel(logging.INFO)
@@ -395,7 +397,7 @@ def _context() -> BaseContext:
 
 
 def _ensure_forkserver(context: BaseContext) -> None:
-    """Start the fork server if it is not running. The server imports only from this process's sys.path."""
+    """Start the fork server if it is not running."""
     if context.get_start_method() != "forkserver":
         return
     ours = [name for name in sys.modules if name.startswith("fa_registry.") and not name.endswith("__main__")]
@@ -427,7 +429,7 @@ def _variables(**changed: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Replace the main module within the context, so a new process does not execute the main script again."""
+    """Replace the main module from a new process, which would execute it again."""
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")

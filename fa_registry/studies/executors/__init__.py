@@ -1,4 +1,4 @@
-"""Executors, one module per way to run jobs: local processes, one process, or a cluster."""
+"""Executors: each module runs jobs in local processes or on a cluster."""
 
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies.executors.base import Executor

@@ -1,4 +1,4 @@
-"""Interface of an executor, which runs many jobs with one function and reports their events.
+"""Interface of an executor, which runs many jobs and reports their events.
 
 A job is data, and its function is defined at module level, so both can be sent to another process or machine. Another package can
 provide an executor with an entry point in the group `fa_registry.executors`.
@@ -98,7 +98,10 @@ class Capacity:
 
 
 class Executor(ABC):
-    """One way to run jobs. A module with an executor assigns an instance of the subclass to `PLUGIN`."""
+    """One way to run jobs.
+
+    A module with an executor assigns an instance of its class to `PLUGIN`.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
         """Return the reasons why jobs cannot run with these resources, or an empty list.
@@ -113,7 +116,7 @@ class Executor(ABC):
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
-        """Prepare the executor for calls of `run` within the context, and yield its capacity.
+        """Prepare the executor for calls of `run` and yield its capacity.
 
         Raises:
             UsageError: the resources do not suffice for one job.
@@ -131,18 +134,18 @@ class Executor(ABC):
 
         Args:
             jobs: data of each job, picklable.
-            work: `work(job, stop, report)` is a generator that runs one job. It yields while it waits for the device, so other jobs can
-                continue, and returns the result of the job.
+            work: `work(job, stop, report)` is a generator that runs one job. It yields while it waits for the device, so
+                other jobs can continue, and returns the result of the job.
             resources: resources of all jobs together.
-            stop: function that returns whether a stop was requested; called between steps and by the jobs. If it returns True, jobs that
-                have not begun are reported as stopped, and running jobs end at their next safe point.
-            `tell`: function that receives the events in this process, one call at a time: any number of `progress` and `again` per job,
-                and exactly one of `done`, `failed` or `stopped`.
+            stop: function that returns whether a stop was requested; called between steps and by the jobs. If it returns
+                True, jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
+            `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
+                `progress` and `again`, and exactly one event `done`, `failed` or `stopped`.
         """
 
 
 def of_a_cluster(package: str, resources: JobResources) -> list[str]:
-    """Return the problems of a cluster executor: missing package, or a device of this machine.
+    """Return the reasons why a cluster executor cannot run jobs with these resources.
 
     Args:
         package: name of the Python package that the executor needs.

@@ -59,7 +59,10 @@ class Ray(Executor):
     """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why jobs cannot run: missing package, wrong address, or no Ray server at the address."""
+        """Return the reasons why Ray cannot run the jobs, or an empty list.
+
+        Reasons are a missing package, a wrong address, or no Ray server at the address.
+        """
         address = _address(resources)
         found = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
@@ -161,7 +164,7 @@ def _needs(resources: JobResources) -> dict[str, float]:
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many jobs fit on the cluster at a time; raise UsageError if no job fits."""
+    """Return how many jobs fit on the cluster; raise UsageError if none fits."""
     needs = _needs(resources)
     processes = sum(
         min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
@@ -181,7 +184,9 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of the cluster has other versions or does not report them.
+    """Raise UsageError if a machine of the cluster has other versions than `here`.
+
+    The error is also raised if a machine does not report its versions.
 
     Args:
         nodes: machines, as returned by `ray.nodes`.

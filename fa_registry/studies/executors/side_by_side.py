@@ -1,4 +1,4 @@
-"""Executor that runs several jobs in turns in this process, so the jobs can share one GPU.
+"""Executor that runs several jobs in turns in this process, on one GPU.
 
 A job is a generator that yields after it has submitted work to the GPU. One thread runs all jobs. Therefore the results of a job do
 not depend on the other jobs, and two captures of a CUDA graph never overlap.
@@ -70,7 +70,7 @@ def _reporter(index: int, tell: Callable[[JobEvent], None]) -> Callable[[Any], N
 
 
 def _step(steps: Generator[None, None, Any]) -> Any:
-    """Advance a job to its next yield. Return its result, or AT_WORK if the job has not ended."""
+    """Advance a job to its next yield; return its result, or AT_WORK if it continues."""
     try:
         next(steps)
     except StopIteration as finished:

@@ -52,7 +52,10 @@ class Submitit(Executor):
     """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why jobs cannot run: missing package, or unknown or unavailable batch system."""
+        """Return the reasons why submitit cannot run the jobs, or an empty list.
+
+        Reasons are a missing package, or an unknown or unavailable batch system.
+        """
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
             found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
