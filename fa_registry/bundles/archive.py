@@ -100,7 +100,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
         raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
     if wrong:
-        raise IntegrityError(f"{path.name}: not as they were packed: {join_names(wrong)}")
+        raise IntegrityError(f"{path.name}: these files were changed after packing: {join_names(wrong)}")
     _check_again(path, folder, manifest, signature)
     return manifest, signature
 
@@ -120,11 +120,11 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
-        raise IntegrityError(f"{path.name} has no {MANIFEST}: it is not a bundle of fa_registry")
+        raise IntegrityError(f"{path.name} has no {MANIFEST}, so it is not a bundle of fa_registry")
     reported = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
     if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
-        raise IntegrityError(f"{path.name}: {MANIFEST} is not as it was packed")
+        raise IntegrityError(f"{path.name}: {MANIFEST} was changed after packing")
     manifest = _manifest(reported, path)
     extra = sorted(set(listed) - set(manifest.files) - {MANIFEST, SIGNATURE})
     lost = sorted(set(manifest.files) - set(listed))
@@ -141,7 +141,7 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
-            f"and this release reads version {VERSION}"
+            f"but this release reads only version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)
@@ -159,14 +159,14 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
-        return "is outside its folder"
+        return "has a path outside the bundle"
     if entry.is_dir() or entry.external_attr >> 28 not in (0, 0o10):
-        return "is no regular file"
+        return "is not a regular file"
     if entry.flag_bits & 1:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        return "is compressed, as nothing in a bundle is"
-    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that not every system accepts"
+        return "is compressed, but a bundle contains only uncompressed files"
+    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that some operating systems do not accept"
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
@@ -192,7 +192,7 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
         with archive.open(name) as stream:
             data = stream.read(limit + 1)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
-        raise IntegrityError(f"{path.name}: {name} is not as it was packed: {error}") from error
+        raise IntegrityError(f"{path.name}: {name} was changed after packing: {error}") from error
     if len(data) > limit:
         raise IntegrityError(f"{path.name}: {name} has more than {limit:,} bytes")
     return data
@@ -210,7 +210,7 @@ def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes)
             offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
         at = _first_difference(path, again)
     name = next((name for offset, name in reversed(offsets) if offset <= at), MANIFEST)
-    raise IntegrityError(f"{path.name}: byte {at:,} is not as it was packed, in or behind {name}")
+    raise IntegrityError(f"{path.name}: byte {at:,} was changed after packing, in or directly after the file {name}")
 
 
 def _same(left: Path, right: Path) -> bool:

@@ -101,7 +101,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     tracker = MemoryTracker(folder / RUNS)
     tracker.runs = {run.run_id: run for run in (audit, *runs)}
     if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
-        raise IntegrityError(f"{TABLES}: expected every run once, by its id")
+        raise IntegrityError(f"{TABLES}: expected each run exactly once, with a valid id")
     (folder / RUNS).mkdir(exist_ok=True)
     if (folder / AUDIT).exists():  # false if another process has already opened the bundle
         (folder / AUDIT).rename(folder / RUNS / audit.run_id)

@@ -52,7 +52,7 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
         if wanted:
-            raise IntegrityError("the bundle is not signed, but a key was given")
+            raise IntegrityError("expected a signature by the given key, but the bundle is not signed")
         return "not signed"
     try:
         reported = json.loads(signature)
@@ -60,14 +60,14 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
         public.verify(base64.b64decode(reported["signature"], validate=True), manifest)
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
-            "the signature is not of this bundle: the signature or the manifest was changed"
+            "the signature does not match the bundle: the signature or the manifest was changed"
         ) from error
     print_of = fingerprint(public)
     if wanted is None:
-        return f"signed by the key {print_of}, which was not checked; pass --key PUBLIC to check it"
+        return f"signed by the key {print_of}, but the key was not checked; use --key PUBLIC to check the key"
     if wanted.public_bytes(*RAW) != public.public_bytes(*RAW):
-        raise IntegrityError(f"the bundle is signed by the key {print_of}, but expected {fingerprint(wanted)}")
-    return f"signed by the key {print_of}, as expected"
+        raise IntegrityError(f"the bundle is signed by the key {print_of}, expected the key {fingerprint(wanted)}")
+    return f"signed by the key {print_of}, which is the expected key"
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -79,13 +79,13 @@ def _key(path: Path, load, kind: type, word: str, *more):
     try:
         key = load(read_file(resolve_user_path(path), 2**16), *more)
     except UnreadableFile as error:
-        raise UsageError(f"key {path}: {error.reason}; `{MAKE}` makes a pair") from error
+        raise UsageError(f"key {path}: {error.reason}; create a key pair with `{MAKE}`") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UsageError(
-            f"key {path}: no {word} Ed25519 key in PEM form without a password: {error}; `{MAKE}` makes a pair"
+            f"key {path}: expected a {word} Ed25519 key in PEM format without a password: {error}; create a key pair with `{MAKE}`"
         ) from error
     if not isinstance(key, kind):
         raise UsageError(
-            f"key {path}: expected a {word} Ed25519 key, found {type(key).__name__}; `{MAKE}` makes a pair"
+            f"key {path}: expected a {word} Ed25519 key, found {type(key).__name__}; create a key pair with `{MAKE}`"
         )
     return key

@@ -37,9 +37,11 @@ class Reading:
 
     def __post_init__(self):
         if self.value is not None and not math.isfinite(self.value):
-            raise ValueError(f"a Reading must not be {self.value}; use Reading.of")
+            raise ValueError(
+                f"expected a finite number, found {self.value}; use Reading.of for numbers that may be inf or nan"
+            )
         if (self.value is None) != bool(self.reason):
-            raise ValueError("a Reading has either a value or a reason")
+            raise ValueError("a Reading needs either a value or a reason")
 
     @classmethod
     def of(cls, value: float) -> Reading:
@@ -75,7 +77,10 @@ class Reading:
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         reason = {"type": "string", "minLength": 1, "description": "The reason."}
         missing = {"type": "object", "properties": {"na": reason}, "required": ["na"], "additionalProperties": False}
-        return {"description": "One measured number, or why there is none.", "oneOf": [{"type": "number"}, missing]}
+        return {
+            "description": "A measured number, or the reason why the number is missing.",
+            "oneOf": [{"type": "number"}, missing],
+        }
 
 
 def _is_reason(value: Any) -> bool:

@@ -76,10 +76,10 @@ seeds = [1, 2, 3]
 WAIVERS = f"""
 ## waivers.toml
 
-Findings that do not count: each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses only the file of
-`--waivers FILE`, or else the one named by the study (`waivers = "waivers.toml"`). A waiver names a run, by {LEAST_RUN} or more
-characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after its last day, or if no
-audited run or rule matches it; the audit reports that.
+This file lists findings that do not count. Each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses
+only the file of `--waivers FILE` or, without this option, the file named by the study (`waivers = "waivers.toml"`). A waiver names
+a run, by {LEAST_RUN} or more characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after
+its last day, or if no audited run or rule matches the waiver. The audit reports such waivers.
 
 ```toml
 [[waiver]]
@@ -159,7 +159,7 @@ threshold = 50.0
 VARIANT = """
 ### [variant.NAME]
 
-The changes of a variant: any key of the edition, and in `[[variant.NAME.rule]]` any keys of its rules, identified by `code`.
+A variant can change any key of the edition. A table `[[variant.NAME.rule]]` can change any key of the rule with the same `code`.
 """
 OPTIONS = """
 ## Option
@@ -185,19 +185,22 @@ def files_reference() -> str:
     """Return the text of docs/reference-files.md."""
     parts = [
         *(INTRODUCTION, STUDY, _keys(StudyTable)),
-        *("\n### [[grid]]\n\nEvery combination of its lists is trained.\n", _keys(Grid, needed=LISTS)),
+        *("\n### [[grid]]\n\nEvery combination of the values in its lists is trained.\n", _keys(Grid, needed=LISTS)),
         *("\n### [recipe]\n", _recipe()),
         *("\n### [controls]\n", _named(_controls(), "control")),
         *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
         *(EDITION, _keys(EditionFile)),
         *("\n### [[rule]]\n", _keys(Rule)),
         *(
-            "\n### Condition\n\nOf `[[rule.either]]`, `[[rule.also]]`, `[rule.guard]` and `[rule.guard_also]`.\n",
+            "\n### Condition\n\nThe keys of `[[rule.either]]`, `[[rule.also]]`, `[rule.guard]` and `[rule.guard_also]`.\n",
             _keys(Condition),
         ),
         *("\n### FarSeed\n", _keys(FarSeed)),
         VARIANT,
-        *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_statement(TAKES)}, "take")),
+        *(
+            "\n### take\n",
+            _named({"scalar": "The value of a metric that has one value per run.", **_statement(TAKES)}, "take"),
+        ),
         *("\n### fires\n", _named(_statement({name: one.compare for name, one in OPERATORS.items()}), "fires")),
         *("\n### judge\n", _named(_statement(JUDGES), "judge")),
         *(OPTIONS, _keys(Option)),

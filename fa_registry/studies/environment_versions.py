@@ -36,10 +36,8 @@ def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str
     names = [name for name in here if here[name] != there.get(name)]
     if not names:
         return ""
-    found = ", ".join(
-        f"{name} {there.get(name, 'not installed')} where this machine has {here[name]}" for name in names
-    )
+    found = ", ".join(f"{name} {there.get(name, 'not installed')} instead of {here[name]}" for name in names)
     return (
-        f"{host} has {found}; nothing was trained there. The runs of a study must have equal versions: install the same there "
-        "(pip install with the same constraints.txt), or exclude that machine"
+        f"{host} has {found}; nothing was trained there. All machines of a study must have the versions of this machine: "
+        "install the same versions there (pip install with the same constraints.txt), or exclude that machine"
     )

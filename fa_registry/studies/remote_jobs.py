@@ -215,20 +215,18 @@ class _Batches:
         if not begun and self._unbegun[index] < MOST_TRIES:
             self._waiting.appendleft((index, job))
         elif index in self._deaths:
-            why = f"its process {self._deaths[index]}; restarted, it {how}"
+            why = f"its process {self._deaths[index]}; after the restart it {how}"
             self._tell(JobEvent(index, "failed", why, lost=True))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in another"))
+            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in another process"))
             self._waiting.appendleft((index, job))
 
     def _say_who_waits(self) -> None:
         waiting = sum(batch.heard is None for batch in self._batches)
         if waiting and time.monotonic() - self._said > PATIENCE:
             self._said = time.monotonic()
-            LOG.info(
-                "%d of %d processes wait for capacity on the cluster, which is shared", waiting, len(self._batches)
-            )
+            LOG.info("%d of %d processes wait for free capacity on the shared cluster", waiting, len(self._batches))
 
 
 # In the process.

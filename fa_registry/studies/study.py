@@ -356,10 +356,10 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     for number, of_grid in _by_grid(raw, given, variant):
         of_grid = list(islice(of_grid, left + 1))
         if not of_grid:
-            problems.append(f"grid[{number}]: expands to no run; every list needs at least one entry")
+            problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
         left -= len(of_grid)
         if left < 0:
-            problems.append(f"grid[{number}]: expands to more runs than a study may have, {MOST_RUNS:,}")
+            problems.append(f"grid[{number}]: expands to too many runs; the maximum per study is {MOST_RUNS:,}")
             break
         for cell in of_grid:
             try:
@@ -394,7 +394,7 @@ def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
         islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
     )
     if len(controls) > MOST_RUNS:
-        raise InvalidFields("study", [f"controls: expand to more runs than a study may have, {MOST_RUNS:,}"])
+        raise InvalidFields("study", [f"controls: expand to too many runs; the maximum per study is {MOST_RUNS:,}"])
     by_identity = {spec.identity: spec for spec in [*(spec for spec, _ in trained), *controls]}
     return tuple(by_identity.values())
 

@@ -13,8 +13,8 @@ from typing import Any
 from fa_registry.jsonio import describe_value
 
 RULE = (
-    "every image set becomes NAME, random_targets:… becomes random_targets:NAME; lq and teacher_student are separate tasks and do "
-    "not change; settings that become equal are one setting"
+    "NAME replaces every image set, and random_targets:NAME replaces random_targets:…; the separate tasks lq and teacher_student "
+    "do not change; settings that become equal are merged"
 )
 SCALING = "epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
@@ -73,7 +73,7 @@ def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVar
     """
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
-        problems.append(f"data: expected the name of an image set, found {data!r}, a separate task")
+        problems.append(f"data: expected the name of an image set, found {data!r}, which is a separate task")
     scale = overrides.get("scale")
     if scale in (None, ""):
         return StudyVariant(data)

@@ -37,7 +37,7 @@ from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck, ended
 
 LOG = logging.getLogger(__name__)
-NO_ROOM = "no further process can be started (%s): jobs continue, %d at a time"
+NO_ROOM = "cannot start another process (%s); the jobs continue, %d at a time"
 
 Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event
@@ -184,11 +184,11 @@ class _Supervisor:
         """Restart a job whose worker has ended, or report that the job failed."""
         index = job[0]
         if index in self._deaths:
-            why = f"its process {self._deaths[index]}; restarted, it {how}"
+            why = f"its process {self._deaths[index]}; after the restart it {how}"
             self._tell(JobEvent(index, "failed", why, lost))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in a new one"))
+            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in a new process"))
             self.waiting.appendleft(job)
 
 

@@ -61,7 +61,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
         if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
             return None
         raise UnreadableFile(
-            Path(uri), f"is not a supported artifact location; supported: a folder, {', '.join(BUCKETS)}"
+            Path(uri), f"is not a supported artifact location; expected a folder or an address of {', '.join(BUCKETS)}"
         )
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
@@ -91,10 +91,10 @@ def check_inside_store(folder: Path, store: str) -> None:
     allowed = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
     if not any(Path(place).is_relative_to(os.path.realpath(root)) for root in allowed):
         raise OutsideStore(
-            f"store {store}: its files are to be written in {place}: expected a folder inside {database.parent}, and nothing was "
-            f"written. The maker of the store chose that folder. If it is yours, set the environment variable "
-            f"{ALLOWED}={shlex.quote(place)} (several folders: separated by {os.pathsep!r}) and repeat the command; "
-            "`fa-registry verify` needs no permission, since it writes nothing"
+            f"store {store}: the artifact folder {place} is outside the folder {database.parent}. Nothing was written, because the "
+            f"creator of the store chose that artifact folder. If that folder is yours, set the environment variable "
+            f"{ALLOWED}={shlex.quote(place)} and repeat the command. Separate several folders by {os.pathsep!r}. "
+            "`fa-registry verify` needs no permission, because it writes nothing"
         )
 
 
@@ -120,8 +120,8 @@ def resolve_artifact(folder: Path, recorded: str) -> str:
         recorded: artifact address in the store.
     """
     return (
-        f"{folder} (recorded: {recorded}): a store is copied with its artifacts. Put the folder there, "
-        f"or a link to it in the place of {ARTIFACTS}"
+        f"{folder} (recorded: {recorded}). A store must be copied together with its artifacts: copy the missing folder "
+        f"to that path, or create a link with the name {ARTIFACTS}"
     )
 
 
@@ -149,7 +149,7 @@ def _check_own(folder: Path, run_id: str) -> None:
     own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
     if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(
-            folder, f"is not the folder of artifacts of run {run_id}, which ends with {run_id}/artifacts"
+            folder, f"is not the artifact folder of run {run_id}: expected a path that ends with {run_id}/artifacts"
         )
 
 

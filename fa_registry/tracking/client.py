@@ -155,7 +155,7 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
             if waited > patience or not patience:
                 raise
             if waited > SILENT and not reported:
-                LOG.warning("store %s %s: waiting, at most %.0f seconds", uri, SAYS[refusal.kind], patience)
+                LOG.warning("store %s %s; waiting for at most %.0f seconds", uri, SAYS[refusal.kind], patience)
                 reported = True
         time.sleep(LOOKS)
 
@@ -203,7 +203,7 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
                 raise
         return bool(answers)
 
-    _wait(answered, f"store {uri}: its database", lambda: "another process that writes to it")
+    _wait(answered, f"store {uri}: the database", lambda: "another process that writes to the store")
     return answers[0]
 
 
@@ -214,11 +214,11 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
         waited = time.monotonic() - begun
         if waited > PATIENCE:
             raise StoreError(
-                f"{what} has been held by {holder()} for {waited:.0f} seconds; nothing was changed. "
+                f"{what} has been locked by {holder()} for {waited:.0f} seconds; nothing was changed. "
                 "Wait for that process or end it, then repeat the command"
             )
         if waited > SILENT and not reported:
-            LOG.warning("%s is held by %s: waiting, at most %.0f seconds", what, holder(), PATIENCE)
+            LOG.warning("%s is locked by %s; waiting for at most %.0f seconds", what, holder(), PATIENCE)
             reported = True
         time.sleep(PAUSE)
 
@@ -269,7 +269,11 @@ def _advisory_lock(uri: str) -> Iterator[None]:
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:
-        _wait(lambda: connection.execute(wanted).scalar_one(), f"store {uri}", lambda: "another process that opens it")
+        _wait(
+            lambda: connection.execute(wanted).scalar_one(),
+            f"store {uri}",
+            lambda: "another process that opens the store",
+        )
         if sqlalchemy.inspect(connection).has_table(VERSION):
             found = connection.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION}")).scalar()
             check_revision(uri, found, known_revisions())

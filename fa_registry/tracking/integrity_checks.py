@@ -118,9 +118,13 @@ def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
     agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
         check(
-            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance describe one run: {agrees}"
+            FILES,
+            list(_among_files(sealed)),
+            f"spec, series, measurements and provenance describe the same run: {agrees}",
         ),
-        check(TABLES, tables, "status, method, study, parameters and last metrics are the recorded ones"),
+        check(
+            TABLES, tables, "status, method, study, parameters and last metrics in the store equal the recorded ones"
+        ),
     )
 
 
@@ -156,18 +160,20 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
         _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
         for key, step in sorted(expected.keys() - seen)
     ]
-    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the recorded series")
+    return check(
+        TABLES, differences, f"{len(expected)} points of {len(keys)} metrics equal those of the recorded series"
+    )
 
 
 def _among_files(sealed: SealedRun) -> Iterator[str]:
     provenance, spec = sealed.provenance, sealed.spec
     ran = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", ran) != ran:
-        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, {schema.SERIES} ends at {ran}"
+        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, but {schema.SERIES} ends at {ran}"
     if provenance.get("status", sealed.status) != sealed.status:
-        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
-        yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
+        yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
     known = {row[0] for row in sealed.rows}
     missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
     if missing:
@@ -179,13 +185,13 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, but {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
     if sealed.status == "diverged":
         return f"diverges at epoch {sealed.epochs}"
-    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs}, finite"
+    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs} with finite values"
 
 
 def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
@@ -252,4 +258,4 @@ def _is_ours(key: str, further: Sequence[str]) -> bool:
 
 
 def _differs(what: str, stored: object, sealed: object) -> str:
-    return f"{what} is {stored}, its recorded files contain {'nothing' if sealed is None else sealed}"
+    return f"{what} is {stored} in the store, but the recorded files contain {'nothing' if sealed is None else sealed}"

@@ -204,7 +204,7 @@ class LeaseHolder:
         self._late = False
         if run.state != "RUNNING" or run.deleted:
             raise LeaseLost(
-                f"run {self.run_id} missed its heartbeat for more than {self._lease} seconds; another worker has taken over its "
+                f"run {self.run_id} sent no heartbeat for more than {self._lease} seconds, so another worker has taken over its "
                 "specification. This attempt stops, and its results are discarded"
             )
 

@@ -154,7 +154,7 @@ class MlflowTracker(Tracker):
                     raise
             known = self._client.get_experiment_by_name(self._experiment)  # another process was faster
         if known.lifecycle_stage == LifecycleStage.DELETED:
-            raise StoreError(f"{self.experiment_deleted_message()}; or choose another with --experiment")
+            raise StoreError(f"{self.experiment_deleted_message()}, or choose another experiment with --experiment")
         return known.experiment_id
 
     def check_place(self) -> None:
@@ -175,8 +175,8 @@ class MlflowTracker(Tracker):
             check_inside_store(folder, self.uri)
         else:
             LOG.warning(
-                "experiment %s: the files of its runs are stored in %s, which other machines cannot read; "
-                "a team's server stores them for all (docs/team-server.md)",
+                "experiment %s: the files of its runs are stored in %s, which other machines cannot read. "
+                "To share the files, use a tracking server (docs/team-server.md)",
                 self._experiment,
                 folder,
             )
@@ -324,7 +324,7 @@ class MlflowTracker(Tracker):
         if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
             return ""
         restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {known.experiment_id}"
-        return f"experiment {self._experiment!r} was deleted in MLflow: `{restore}` restores it with its runs"
+        return f"experiment {self._experiment!r} was deleted in MLflow. To restore the experiment and its runs, run `{restore}`"
 
     def comparison(self, run_ids: Sequence[str]) -> str:
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
@@ -336,7 +336,7 @@ class MlflowTracker(Tracker):
         """
         why_not = self.why_no_views() if views else ""
         if why_not:
-            LOG.warning("no view for MLflow's pages: %s", why_not)
+            LOG.warning("cannot publish views for MLflow's pages: %s", why_not)
         if not views or why_not:
             return ""
         pages = {view.key: f"#/experiments/{self.experiment_id}{view.address}" for view in views[:2]}  # charts, table
@@ -349,7 +349,7 @@ class MlflowTracker(Tracker):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except StoreRefusal as error:
             LOG.warning(
-                "no view for MLflow's pages: the store does not accept tags of experiment %s: %s",
+                "cannot publish views for MLflow's pages: the store does not accept tags of experiment %s: %s",
                 self.experiment_id,
                 error,
             )
@@ -370,7 +370,7 @@ class MlflowTracker(Tracker):
                 release = answer.text[:100].strip()
             except (MlflowException, OSError) as error:
                 return f"{self.uri} does not report its version: {error}"
-        return "" if release.startswith(RELEASE) else f"they are of MLflow {release}; supported: {RELEASE}*"
+        return "" if release.startswith(RELEASE) else f"found MLflow {release}, but views need MLflow {RELEASE}*"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         """Return a local copy of an artifact as Tracker.artifact does.
@@ -442,7 +442,7 @@ class MlflowTracker(Tracker):
         if not chosen:
             raise StoreError(
                 self.with_experiment(name).experiment_deleted_message()
-                or f"no experiment {name!r} in the store {self.uri}; known: {', '.join(known.values())}"
+                or f"no experiment {name!r} in the store {self.uri}; known experiments: {', '.join(known.values())}"
             )
         return chosen
 

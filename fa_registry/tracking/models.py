@@ -44,7 +44,7 @@ TAG_DESPITE = "fa.despite"
 TAG_AUTHOR = "fa.author"
 TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal promotions are one version
 MAX_DESCRIPTION = 4000  # characters; the database's limit is 5000
-CUT = "\n\n… cut here; the whole text is card.md among the files."
+CUT = "\n\n… The rest of this text was cut; the file card.md contains the complete text."
 PAGE = 1000
 FOLDER_DIGITS = 16  # hexadecimal, of a digest in a folder's name
 
@@ -90,17 +90,21 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
     # releases that wrote no digest of the card into it named the folder by the key alone
     if folder not in (folder_name(key, version.tags[TAG_CARD]), key[:FOLDER_DIGITS]):
         raise IntegrityError(
-            f"{version.reference}: its source names the card {folder}, found another card whose tag {TAG_CARD} was replaced"
+            f"{version.reference}: its source contains the digest {folder}, but the tag {TAG_CARD} refers to another card"
         )
     if card.run_id != version.run_id:
-        raise IntegrityError(f"{version.reference}: it is of run {version.run_id}, its card of run {card.run_id}")
+        raise IntegrityError(
+            f"{version.reference}: it belongs to run {version.run_id}, but its card describes run {card.run_id}"
+        )
     run = tracker.get(version.run_id)
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     recorded = read_provenance(path)["digests"] if path else {}
     check_seal(tracker, run, recorded)
     other = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
     if other:
-        raise IntegrityError(f"{version.reference}: {', '.join(other)}: not the files that run {run.run_id} recorded")
+        raise IntegrityError(
+            f"{version.reference}: {', '.join(other)}: differs from the files that run {run.run_id} recorded"
+        )
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,7 @@ class ModelRegistry:
             if local is not None and os.path.isdir(local):
                 return local
             if local is not None and sqlite_path(self.uri):  # the recorded address is not tried
-                raise StoreError(f"{version.reference}: its files are not in {resolve_artifact(local, source)}")
+                raise StoreError(f"{version.reference}: its files are missing in {resolve_artifact(local, source)}")
             folder = process_ownership.create_temp_dir("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))

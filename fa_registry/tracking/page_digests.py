@@ -78,6 +78,6 @@ def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
         recorded = jsonio.decode(dict[str, str], jsonio.loads(tag), schema.TAG_PAGES)
     except (ValueError, RecursionError, InvalidFields) as error:
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_PAGES} is not as an audit wrote it: {error}"
+            f"run {run.run_id}: the tag {schema.TAG_PAGES} was changed after the audit and cannot be read: {error}"
         ) from error
     return check_files(tracker, run.run_id, recorded)

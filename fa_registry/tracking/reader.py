@@ -34,7 +34,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(NEEDED):
         raise IntegrityError(
-            f"run {run.run_id}: none of its files exists where they are expected, {tracker.describe_location(run.run_id)}"
+            f"run {run.run_id}: all its files are missing. They were expected in {tracker.describe_location(run.run_id)}"
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
@@ -51,7 +51,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     _check_sizes(run.run_id, spec, sealed.measurements)
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
+            f"run {run.run_id}: the tag {schema.TAG_SPEC} refers to another specification than {schema.SPEC}"
         )
     return RunRecord(
         run_id=run.run_id,
@@ -61,7 +61,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         spec=spec,
         measurements=sealed.measurements,
         trajectory=trajectory(sealed.rows),
-        integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
+        integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
@@ -128,7 +128,7 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
         raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is missing")
     if run.tags.get(schema.TAG_ARTIFACTS) != jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(path)}):
         raise IntegrityError(
-            f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
+            f"run {run.run_id}: {schema.PROVENANCE} does not match the tag {schema.TAG_ARTIFACTS}; one of them was changed"
         )
     return {schema.PROVENANCE: path.stat().st_size}
 
@@ -186,9 +186,9 @@ def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], ne
     try:
         manifest_checks.check(name, fields, held)
     except ValueError as error:
-        raise UnreadableFile(path, f"is not what a run wrote: {error}") from error
+        raise UnreadableFile(path, f"has contents that no run writes: {error}") from error
     if needed and needed not in held:
-        raise UnreadableFile(path, f"has no {needed}")
+        raise UnreadableFile(path, f"lacks the field {needed}")
     return held
 
 

@@ -65,14 +65,19 @@ class KeptState:
             held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
             held = check_file(held, TENSORS) if held else None
         except UnreadableFile as error:
-            LOG.warning("cannot resume from the state that run %s left: %s", run.run_id, error)
+            LOG.warning("cannot resume from the state that run %s uploaded: %s", run.run_id, error)
             return
         if held is None:
-            LOG.warning("the state of epoch %d that run %s left in %s is missing", epoch, run.run_id, self._tracker.uri)
+            LOG.warning(
+                "the resume state of epoch %d that run %s uploaded to %s is missing",
+                epoch,
+                run.run_id,
+                self._tracker.uri,
+            )
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(held, path)
-        LOG.info("resuming from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
+        LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
         """Upload the resume file if enough time has passed since the last upload.
@@ -93,7 +98,7 @@ class KeptState:
             if (
                 not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
             ):  # an unreachable server was logged already; it gets a later state
-                LOG.warning("the resume state is on this machine only: %s", error)
+                LOG.warning("the resume state could not be uploaded and is on this machine only: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))
 
     def _upload(self, path: Path, epoch: int) -> None:

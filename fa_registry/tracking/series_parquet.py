@@ -89,7 +89,7 @@ def read_rows(path: Path) -> list[SeriesRow]:
         raise UnreadableFile(path, f"is not a series that a run wrote: {str(error).splitlines()[0]}") from error
     wrong = next((row for row in rows if not _is_row(row)), None)
     if wrong:
-        raise UnreadableFile(path, f"is not a series that a run wrote: it has the row {shortened(wrong)}")
+        raise UnreadableFile(path, f"is not a series that a run wrote: it contains the invalid row {shortened(wrong)}")
     return rows
 
 

@@ -80,18 +80,18 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
         return uri
     if not path.parent.is_dir():
         raise StoreError(
-            f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
+            f"store {uri}: the folder {path.parent} does not exist; create this folder, or choose another store with --store"
         )
     if path.exists() and not path.is_file():
-        raise StoreError(f"store {uri}: {path} is not a file; choose another with --store")
+        raise StoreError(f"store {uri}: {path} is not a file; choose another store with --store")
     if not path.exists() and _journal(path).exists():
         raise StoreError(
-            f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing; "
-            "restore the database next to it, or delete the journal if the database is gone"
+            f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing. "
+            "Restore the database next to the journal, or delete the journal if the database is lost"
         )
     found = revision(path)
     if found is None and not make:
-        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates it with its first run")
+        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates the store with its first run")
     check_revision(uri, found, known_revisions)
     if make:
         check_writable(uri)
@@ -108,8 +108,8 @@ def check_revision(uri: str, found: str | None, known: set[str]) -> None:
     """
     if found and found not in known:
         raise StoreError(
-            f"store {uri}: its schema {found!r} is unknown to this MLflow; a newer MLflow made it. "
-            "Use that version, or start a new store with --store"
+            f"store {uri}: the installed MLflow cannot read the schema {found!r}, because a newer MLflow created it. "
+            "Install that version of MLflow, or choose a new store with --store"
         )
 
 
@@ -118,14 +118,16 @@ def check_writable(uri: str) -> None:
     path = sqlite_path(uri)
     obstacle = path and _obstacle(path)
     if obstacle:
-        raise StoreError(f"store {uri}: {obstacle}; choose another with --store, or work on a copy of its folder")
+        raise StoreError(
+            f"store {uri}: {obstacle}; choose another store with --store, or use a copy of the store's folder"
+        )
 
 
 def _obstacle(path: Path) -> str:
     """Return why a database or its artifacts cannot be written, or an empty string."""
     artifacts = path.parent / ARTIFACTS
     if artifacts.exists() and not artifacts.is_dir():
-        return f"{artifacts} is not a folder that can be written"
+        return f"{artifacts} is not a folder"
     places = (place for place in (path.parent, path, artifacts) if place.exists())
     return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
 
@@ -144,7 +146,9 @@ def revision(path: Path) -> str | None:
     with probe_sqlite(path) as connection:
         tables = _tables(connection)
         if tables and FIRST not in tables:
-            raise StoreError(f"store {path}: a database of another program than MLflow; choose another with --store")
+            raise StoreError(
+                f"store {path}: expected an MLflow database, found a database of another program; choose another store with --store"
+            )
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
     return row[0] if row else "" if tables else None
 
@@ -155,7 +159,7 @@ def check_initialised(path: Path) -> None:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
                 f"store {path}: the database is incomplete and contains no runs: its creation was interrupted or is still running. "
-                "Repeat the command in a minute; if the error persists, delete the file, or choose another with --store"
+                "Repeat the command in a minute; if the error persists, delete the file, or choose another store with --store"
             )
 
 
@@ -183,12 +187,14 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_READONLY_ROLLBACK:
             raise StoreError(
-                f"store {path}: its last write was interrupted and must be rolled back by a user with write access before it "
-                f"can be read: let its owner run `fa-registry doctor`, or work on a copy of its folder that includes "
+                f"store {path}: its last write was interrupted. A user with write access must roll it back before the store can be "
+                f"read: ask the owner to run `fa-registry doctor`, or use a copy of the store's folder that includes "
                 f"{_journal(path).name}"
             ) from error
         if code == sqlite3.SQLITE_NOTADB:
-            raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
+            raise StoreError(
+                f"store {path}: expected an SQLite database ({error}); choose another store with --store"
+            ) from error
         raise StoreRefusal(f"store {path}", error) from error
 
 
@@ -210,8 +216,8 @@ def _check_journal(path: Path) -> None:
         return
     if end == NAMES_ANOTHER:
         raise StoreError(
-            f"store {path}: {journal.name} names another file for deletion by sqlite, which MLflow never does; "
-            "if you did not create this store, do not open it"
+            f"store {path}: {journal.name} would make sqlite delete another file. MLflow never writes such a journal. "
+            "If you did not create this store, do not open it"
         )
 
 

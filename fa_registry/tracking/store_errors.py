@@ -56,24 +56,24 @@ CUT = re.compile(
 BROKEN = "500 error responses"  # urllib3's message for a faulty server; 502 to 504 mean an unreachable one
 OF_FILES = re.compile(r"list artifacts in \w+://")  # a server reports its bucket's error with its own error code
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's message: the endpoint
-KEPT = "what was written before is kept"
+KEPT = "data that were written before are kept"
 TO_DO = {
-    HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
-    FULL: f"{KEPT}. Free some space, or raise the limit on the size of files, then repeat the command",
-    BARRED: f"{KEPT}. Make its folder and its files readable and writable, then repeat the command",
+    HELD: f"another process locks the database; {KEPT}. Wait for that process or end it, then repeat the command",
+    FULL: f"{KEPT}. Free some disk space, or increase the limit on the size of files, then repeat the command",
+    BARRED: f"{KEPT}. Make the folder and its files readable and writable, then repeat the command",
     FAILING: f"{KEPT}. Check the disk (a limit on the size of files gives the same error), then repeat the command",
-    LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
-    DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
-    AWAY: f"{KEPT}. Check that it is running and that its address is right, then repeat the command",
-    FAULTY: f"{KEPT}. Its own log shows the cause: its bucket needs other keys, or its disk or database is full. Repair that, then "
-    "repeat the command",
+    LACKING: f"{KEPT}. Install the missing library, then repeat the command",
+    DAMAGED: "the database is damaged. Copy its folder first; `sqlite3 mlflow.db .recover` then prints the data that can be read",
+    AWAY: f"{KEPT}. Check that the server is running and that its address is correct, then repeat the command",
+    FAULTY: f"{KEPT}. The server's log shows the cause, such as wrong keys for its bucket, or a full disk or database. Repair the "
+    "server, then repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; the server's administrator creates users",
-    FORBIDDEN: f"{KEPT}. A user with MANAGE on that experiment, or the server's administrator, can grant EDIT "
-    "(docs/team-server.md)",
-    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their equivalents; if a server stores the files "
-    "(--artifacts-destination, docs/team-server.md), set them for that server: its clients need none",
+    FORBIDDEN: f"{KEPT}. A user with the permission MANAGE on that experiment, or the server's administrator, can grant the "
+    "permission EDIT (docs/team-server.md)",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the keys of another service. If an MLflow server "
+    "stores the files (--artifacts-destination, docs/team-server.md), set the keys for the server; its clients need no keys",
 }
-SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all other kinds: "refuses"
+SAYS = {AWAY: "does not respond", FAULTY: "responds with errors"}  # by kind; all other kinds: "reports an error"
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
 LONGEST = 400  # characters of another program's message
 
@@ -89,7 +89,7 @@ class StoreRefusal(StoreError):
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
         self.code = str(getattr(error, "error_code", ""))
-        reported = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_statement(root, self.kind)}"
+        reported = f"{subject} {SAYS.get(self.kind, 'reports an error')}: {_statement(root, self.kind)}"
         super().__init__("; ".join([reported, *([TO_DO[self.kind]] if self.kind else [])]))
 
 
@@ -168,8 +168,12 @@ def _statement(error: BaseException, kind: str = "") -> str:
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username
         asked = ASKED.search(str(error))
-        unknown = f"it knows no user {user!r} with this password" if user else "it requires a user and a password"
-        return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
+        unknown = f"it has no user {user!r} with this password" if user else "it requires a user name and a password"
+        return (
+            unknown
+            if kind == UNKNOWN
+            else f"user {user!r} has no permission for {asked[1] if asked else 'this request'}"
+        )
     if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
         reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with the object that failed
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")

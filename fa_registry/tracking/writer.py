@@ -289,11 +289,13 @@ class RunWriter:
             if refusal.kind not in WAITED_FOR:
                 raise
             if not self._away:
-                LOG.warning("%s. Training continues; its metrics are sent when the server is reachable again", refusal)
+                LOG.warning(
+                    "%s. Training continues; the metrics will be sent when the server is reachable again", refusal
+                )
             self._away, self._tried = True, time.monotonic()
             return
         if self._away:
-            LOG.warning("store %s is reachable again: all metrics have been sent to it", self._tracker.uri)
+            LOG.warning("store %s is reachable again: all metrics have been sent", self._tracker.uri)
         self._away = False
 
     def _send(self, tracker: Tracker) -> None:
@@ -357,7 +359,7 @@ class RunWriter:
         try:
             self._end(reason, schema.INTERRUPTED, "KILLED")
         except (RegistryError, OSError) as error:  # must not replace the interrupt
-            LOG.warning("run %s was interrupted, and its end could not be written: %s", self.run_id, error)
+            LOG.warning("run %s was interrupted, and its final status could not be written: %s", self.run_id, error)
 
     def _end(self, text: str, status: str, state: str) -> None:
         """Write the final status of the run, unless it is already written.
@@ -391,8 +393,8 @@ class RunWriter:
         with suppress(RegistryError):
             if kind != AWAY:
                 tracker.finish(self.run_id, state)
-                return f"Run {self.run_id} has ended without its last files"
-        return f"Run {self.run_id} stays RUNNING until the next command closes it"
+                return f"Run {self.run_id} has ended, but its last files could not be written"
+        return f"Run {self.run_id} stays RUNNING until the next command closes this run"
 
     def _write_feedback(self) -> None:
         task = self._task

@@ -196,4 +196,4 @@ def test_an_audit_of_an_older_release_sealed_no_pages(trained):
     result = trained(*VERIFY)
     assert result.exit_code == 0 and "an older release, which sealed no pages" in result.stdout
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})
-    assert "fa.pages is not as an audit wrote it" in details(trained(*VERIFY), "dfa")
+    assert "fa.pages was changed after the audit" in details(trained(*VERIFY), "dfa")

@@ -112,7 +112,10 @@ class Executor(ABC):
         taken = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
         given = [name for name, value in taken.items() if value]
         given += ["cpus_per_run"] if resources.cpus not in (0, usual.cpus) else []
-        return [f"{name}: only applies to executors of a cluster; choose --executor ray or submitit" for name in given]
+        return [
+            f"{name}: this option applies only to cluster executors; choose --executor ray or submitit"
+            for name in given
+        ]
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
@@ -155,7 +158,9 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
     if not importlib.util.find_spec(package):
         found.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
     if ":" in resources.device:
-        found.append(f"device: {resources.device} is a card of this machine; with executor {package} use cuda")
+        found.append(
+            f"device: {resources.device} is a GPU of this machine; with the executor {package} use the device cuda"
+        )
     return found
 
 
@@ -174,7 +179,9 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
         return JobEvent(index, "failed", traceback.format_exc())
     except SystemExit as exit:  # sys.exit() in a method would otherwise silently end all jobs
         return JobEvent(
-            index, "failed", f"{traceback.format_exc()}its code asked to end the process (sys.exit({exit.code!r}))"
+            index,
+            "failed",
+            f"{traceback.format_exc()}the code of the job called sys.exit({exit.code!r}), which would end the process",
         )
 
 

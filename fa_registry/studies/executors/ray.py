@@ -72,7 +72,9 @@ class Ray(Executor):
             return [*found, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
         silence = _unanswered(match["host"].strip("[]"), int(match["port"]))
         return (
-            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head"] if silence else found
+            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head node"]
+            if silence
+            else found
         )
 
     @contextmanager
@@ -118,11 +120,11 @@ def _unanswered(host: str, port: int) -> str:
             connection.sendall(HELLO)
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
-        return f"no server answers ({error})"
+        return f"no server responds ({error})"
     return (
         ""
         if answer[3:4] == SETTINGS
-        else "a server other than Ray's (6379, unless `ray start --port` named another port) answers"
+        else "found a server other than Ray's (Ray's port is 6379, unless `ray start --port` sets another port)"
     )
 
 
@@ -143,11 +145,11 @@ def _connected(address: str) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except ConnectionError as error:
         raise UsageError(
-            f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, give --address "
-            f"HOST:PORT, or --address {ALONE} for one of this machine alone"
+            f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, use --address "
+            f"HOST:PORT, or use --address {ALONE} for a cluster of this machine only"
         ) from error
     except (RuntimeError, ValueError) as error:  # Python or Ray differ from the cluster's
-        raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_text(error)}") from error
+        raise UsageError(f"executor ray: the cluster at {address!r} refuses the connection: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, received)  # Ray installs its own handler
@@ -172,8 +174,8 @@ def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
     if not processes:
         largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in needs}
         raise UsageError(
-            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process of {_amounts(needs)}; the "
-            f"maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
+            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process with {_amounts(needs)}; "
+            f"the maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
         )
     return processes * resources.in_turns
 
@@ -207,9 +209,11 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
         try:
             problems.append(unequal(here, ray.get(answer, timeout=0), host))
         except ray.exceptions.GetTimeoutError:
-            problems.append(f"{host} did not report within {LOOKS:.0f} s what is installed there")
+            problems.append(f"{host} did not report its versions within {LOOKS:.0f} s")
         except ray.exceptions.RayError as error:
-            problems.append(f"{host} cannot import fa_registry ({_text(error)}); install there what is installed here")
+            problems.append(
+                f"{host} cannot import fa_registry ({_text(error)}); install the same packages there as on this machine"
+            )
     if found := [problem for problem in problems if problem]:
         raise UsageError(f"executor ray: {'; '.join(found)}")
 

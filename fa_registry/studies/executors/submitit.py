@@ -58,10 +58,10 @@ class Submitit(Executor):
         """
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
-            found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
+            found.append(f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}")
         elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
             found.append(
-                f"address: there is no Slurm on this machine (no sbatch); --address {HERE} uses only this machine"
+                f"address: Slurm is not installed here (no command sbatch); --address {HERE} uses only this machine"
             )
         return found
 
@@ -115,7 +115,7 @@ class _Submitted(RemoteProcess):
         try:
             self._job = executor.submit(_work, str(self._folder), message)
         except Exception as error:
-            raise UsageError(f"executor submitit: {_cluster(resources)} accepts no job: {error}") from error
+            raise UsageError(f"executor submitit: {_cluster(resources)} did not accept the job: {error}") from error
 
     def reported(self) -> list[Message]:
         gone = self._job.done()  # checked first: a process that ends in between may have written its last messages
