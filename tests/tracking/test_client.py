@@ -68,7 +68,8 @@ def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_
     before = database.read_bytes()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere, so the answer is given here
     with pytest.raises(
-        StoreError, match=r"interrupted.* ask the owner to run .*a copy of the store's folder that includes mlflow\.db-journal"
+        StoreError,
+        match=r"interrupted.* ask the owner to run .*a copy of the store's folder that includes mlflow\.db-journal",
     ):
         MlflowTracker(f"sqlite:///{database}", make=False)
     assert database.read_bytes() == before
@@ -390,9 +391,9 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (
             wrapped(of("psycopg2", "OperationalError", f'{SOCKET} {FATAL}password failed for "ann"')),
             "",
-            "refuses",
+            "reports an error",
         ),
-        (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "refuses"),
+        (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "reports an error"),
     ],
 )
 def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
