@@ -1,7 +1,7 @@
 """Ed25519 signatures of bundles.
 
-The signature covers the manifest, which contains the SHA-256 of every file. It proves that the owner of the private key signed
-these bytes. The reader must learn from another source who owns the key.
+The signature covers the manifest, which contains the SHA-256 of every file. A valid signature proves that the owner of the private
+key signed the manifest. The reader must learn from another source who owns the key.
 """
 
 from __future__ import annotations

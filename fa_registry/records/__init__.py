@@ -1,7 +1,7 @@
 """Data classes that the modules of the package exchange.
 
-RunSpec → RunRecord → Finding → AuditReport. All records are frozen, and a conversion to JSON and back does not change them. They
-contain no NaN: a missing number is a Reading with the reason.
+A RunSpec leads to a RunRecord, the RunRecord to Findings, and the Findings to an AuditReport. All records are frozen, and a
+conversion to JSON and back does not change them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 
 from fa_registry.deprecated_names import aliases

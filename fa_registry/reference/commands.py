@@ -42,7 +42,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
 
 
 def _help(command: click.Command) -> Iterator[str]:
-    r"""Yield the paragraphs of a command's help; \\b starts a code block."""
+    r"""Yield the paragraphs of a command's help; \b starts a code block."""
     for paragraph in _paragraphs(command):
         kept = paragraph.removeprefix("\b\n")
         head, _, rest = kept.partition("\n")

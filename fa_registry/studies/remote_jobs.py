@@ -235,9 +235,7 @@ class _Batches:
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
     """Run the jobs of a batch in turns and send their events.
 
-    The process of the batch calls this function.
-
-    The caller has already sent the message BEGINS.
+    The process of the batch calls this function after it has sent the message BEGINS.
 
     Args:
         message: pickled batch from the scheduler.

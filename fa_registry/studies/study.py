@@ -98,9 +98,7 @@ class StudyTable:
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     """Return a message for each wrong key of a study.toml.
 
-    A key is wrong if it is unknown, missing or of a wrong type.
-
-    The values are checked later by `parse_spec`.
+    A key is wrong if it is unknown, missing or of a wrong type. `parse_spec` checks the values later.
     """
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
@@ -181,7 +179,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the cell and a label for every combination of values in options and recipe.
+    """Yield cell and label for every combination of values in options and recipe.
 
     Example of a label: `d_hidden=16, batch_size=64`.
     """
@@ -209,7 +207,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
-    """Return whether the option has lists as values, so a list is only one value."""
+    """Return whether a single value of this option is a list."""
     owner = place.removesuffix("_options")
     if cell.get(owner) not in NAMES[owner].names():
         return False

@@ -37,17 +37,18 @@ class StudyVariant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Overrides that create this variant, as input of `load_study`."""
+        """Overrides that create this variant, as input of `load_study`.
+
+        The dict is empty if the variant has no differences from the study.
+        """
         given = {"data": self.data} if self.data else {}
         return given | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
-        """Command-line options for this variant.
+        """Command-line options for this variant, or an empty string without differences.
 
         Example: `--replace-dataset digits --scale 0.02`.
-
-        The text is empty for the study itself.
         """
         return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 

@@ -429,7 +429,7 @@ def _variables(**changed: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Replace the main module from a new process, which would execute it again."""
+    """Prevent a new process from importing the main script, which may lack a guard."""
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")

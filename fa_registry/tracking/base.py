@@ -43,7 +43,7 @@ class DatasetReference:
 
     Attributes:
         name: name of the data set.
-        digest: SHA-256 of its samples.
+        digest: SHA-256 of the data.
         source: where the data come from.
         context: use of the data, such as training.
         profile: further facts for the store's web page, such as sizes.
@@ -84,9 +84,7 @@ class StoredRun(SpilledFields):
 def is_ahead(run: StoredRun) -> bool:
     """Return whether the start time of a run is in the future.
 
-    The clock of the run's machine was then wrong.
-
-    Clocks of two machines may differ by up to one hour.
+    Such a time shows that the clock of the run's machine was wrong. A difference of up to one hour between clocks is accepted.
     """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
@@ -158,7 +156,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Delete a run so that the user can still restore it in MLflow."""
+        """Mark a run as deleted. The user can restore the run in MLflow."""
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:

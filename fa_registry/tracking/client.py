@@ -48,7 +48,7 @@ MAKING = ".making"
 class Client:
     """Wrapper of MLflow's client with the same methods.
 
-    Each method raises StoreRefusal if the store reports an error. While another process locks an sqlite database, the method waits.
+    Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
 
     Args:
         uri: URI of the store.
@@ -165,7 +165,7 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
     """Set environment variables that limit MLflow to two requests within the context.
 
     By default, MLflow repeats a failed request for minutes. Variables that the user has set do not change. If two threads use the
-    context at the same time, the variables may stay set; this does no harm.
+    context at the same time, the variables may stay set, which does no harm.
     """
     wanted = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",

@@ -98,7 +98,7 @@ class SealedRun:
     def setting(self) -> str:
         """Name of the setting, as recorded at the end of the run.
 
-        For a run of an older release without this record, the current name of the setting.
+        If an older release did not record the name, it is computed from the specification.
         """
         if "setting" in self.provenance:
             return self.provenance["setting"]

@@ -72,7 +72,7 @@ class HeartbeatMonitor:
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
         """Return the seconds without a new heartbeat of the run.
 
-        Return 0 on the first call. A longer time between two calls counts as 15 seconds only, because the store may have been
+        Return 0 on the first call. At most 15 seconds are counted between two calls, because the store may have been
         unreachable for the run's process too.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
@@ -232,6 +232,6 @@ class LeaseHolder:
 
 
 def _clock() -> float:
-    """Return the time in seconds, if possible including suspended time."""
+    """Return the seconds of a clock that also counts while the machine is suspended, if possible."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

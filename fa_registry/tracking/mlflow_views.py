@@ -85,10 +85,10 @@ def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> s
 
 
 def term(field: str, value: str) -> str:
-    """Return a condition in MLflow's query language: `field` has this value.
+    """Return a condition in MLflow's query language that `field` has this value.
 
-    The language cannot express quotes and backslashes in a text. For a value that contains such characters, the condition also
-    matches values with other characters at the same positions.
+    The language cannot express quotes and backslashes in a text. For a value with such characters, the condition also matches
+    values with other characters at the same positions.
     """
     return f"{field} LIKE '{pattern(value)}'" if ODD.search(value) else f"{field} = '{value}'"
 

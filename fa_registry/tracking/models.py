@@ -56,7 +56,7 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 def promotion_key(card: ModelCard) -> str:
     """Return a digest of run, weights, edition, verdicts and reason of a promotion.
 
-    If the key already exists, a promotion creates no second version.
+    If a version with this key exists, the promotion creates no second version.
     """
     weights = [card.digests.get(name, "") for name in FILES]
     edition = card.opinions[0].edition

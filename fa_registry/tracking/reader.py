@@ -224,7 +224,7 @@ def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FE
         tracker: the store.
         tag: name of the tag.
         values: values of the tag.
-        few: up to this number of values, search for each value. For more values, read all runs of the store once.
+        few: maximum number of values for which the store is searched once per value. For more values, all runs are read once.
 
     Returns:
         Value → runs; an empty list if no run has the value.

@@ -54,7 +54,7 @@ class KeptState:
     def fetch(self, path: Path, beyond: int) -> None:
         """Download the newest resume state of the earlier attempts to `path`.
 
-        Do nothing if its epoch is not above `beyond`.
+        Do nothing if the epoch of this state is not greater than `beyond`.
         """
         places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]

@@ -191,10 +191,10 @@ def shown(value: float) -> float:
 
 
 def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
-    """Return the name → metric key of all scalar metrics.
+    """Return metric name → metric key for all scalar metrics.
 
     Args:
-        further: names of third-party metrics. The metric key of such a metric is its name.
+        further: names of third-party metrics. The metric key of a third-party metric is its name.
     """
     return {**SCALAR_METRICS, **{name: name for name in further}}
 

@@ -154,7 +154,7 @@ def revision(path: Path) -> str | None:
 
 
 def check_initialised(path: Path) -> None:
-    """Raise StoreError if the creation of a database was interrupted."""
+    """Raise StoreError if a database without runs was not created completely."""
     with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
@@ -199,9 +199,9 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_journal(path: Path) -> None:
-    """Raise StoreError if the rollback journal names another file.
+    """Raise StoreError if the rollback journal names another file, which sqlite would delete.
 
-    An untrusted store may contain such a journal. MLflow never writes one.
+    An untrusted store may contain such a journal. MLflow never writes such a journal.
     """
     journal = _journal(path)
     if not os.path.lexists(journal):

@@ -178,7 +178,7 @@ class RunWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the writer without a change of the run."""
+        """Close the writer and leave the run unchanged."""
         self._has_ended = True
         process_ownership.remove_quietly(self._folder)
 

@@ -28,7 +28,10 @@ from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
-    """Executor with `at_once` local processes. Each job sets its own number of CPU threads."""
+    """Executor with `at_once` local processes.
+
+    Each job sets its own number of CPU threads.
+    """
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -45,7 +48,7 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink) -> None:
     """Call `task(job, stop, report)` for every job.
 
-    If `processes` is 1, or if there is only one job, the jobs run in this process. Third-party code in a job can then end this
+    If `processes` is 1, or if there is only one job, the jobs run in this process. Use this only for jobs whose code cannot end the
     process.
 
     Args:
