@@ -169,7 +169,7 @@ class ArtifactLocations:
 
 
 def placed(database: Path) -> ArtifactLocations:
-    """Compare the addresses in a database with the files on disk, without changing them."""
+    """Compare the addresses in a database with the files on disk, read-only."""
     with probe_sqlite(database) as connection:
         locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
         sealed = connection.execute(

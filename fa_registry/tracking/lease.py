@@ -232,6 +232,6 @@ class LeaseHolder:
 
 
 def _clock() -> float:
-    """Return the seconds of a clock that also counts while the machine is suspended, if possible."""
+    """Return the time in seconds, including suspended time if the system counts it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

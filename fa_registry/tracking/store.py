@@ -199,7 +199,7 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_journal(path: Path) -> None:
-    """Raise StoreError if the rollback journal names another file, which sqlite would delete.
+    """Raise StoreError if sqlite would delete another file because of the journal.
 
     An untrusted store may contain such a journal. MLflow never writes such a journal.
     """
