@@ -15,7 +15,6 @@ class Following:
 
     Args:
         model: function that converts the trainer's model to the model for `track`; None if no conversion is needed.
-        options: options of `track`.
     """
 
     def __init__(self, model: Callable[[nn.Module], nn.Module] | None, options: Mapping[str, Any]):
@@ -39,7 +38,6 @@ class Following:
         """Record the next epoch.
 
         Args:
-            metrics: metrics that the trainer reports.
             accuracy: name of the test accuracy in `metrics`.
             loss: name of the training loss in `metrics`.
         """

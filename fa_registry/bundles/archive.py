@@ -32,7 +32,6 @@ class Manifest:
     """Description of a bundle.
 
     Attributes:
-        study: name of the study.
         audit: run id of the audit.
         light: whether the bundle lacks the files with tensors.
         made_by: version of fa_registry that created the bundle.
@@ -58,7 +57,6 @@ def pack(
     Equal files produce equal bytes. An existing file at `out` is replaced only when the new file is complete.
 
     Args:
-        folder: folder with the contents of the bundle.
         out: path of the bundle.
         reported: the remaining fields of the manifest.
         sign: function that returns the signature of the manifest's bytes; see signing.
@@ -155,7 +153,6 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:
-    """Return why an entry must not be unpacked, or an empty string."""
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
@@ -241,7 +238,6 @@ def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, ou
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Return the zip entry of a file, stored without compression."""
     # zlib versions may compress the same bytes differently, and compression hardly shrinks tensors
     entry = zipfile.ZipInfo(name, TIME)
     entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED

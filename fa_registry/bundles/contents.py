@@ -36,12 +36,9 @@ def collect_files(
     The files of the runs are first compared with their recorded digests.
 
     Args:
-        tracker: the store.
-        report: report of the audit.
         audit: the audit's own run.
         light: whether to leave out the files with tensors.
         licence: SPDX identifier of the licence, or an empty string.
-        folder: target folder.
     """
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):

@@ -27,7 +27,6 @@ def signed(manifest: bytes, key: Path) -> bytes:
     """Sign a manifest.
 
     Args:
-        manifest: bytes of the manifest.
         key: PEM file with an unencrypted private key.
 
     Returns:
@@ -42,7 +41,6 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     """Check the signature of a manifest and return a text that describes the signer.
 
     Args:
-        manifest: bytes of the manifest.
         signature: result of `signed`, or empty bytes if the bundle is not signed.
         key: PEM file with the expected public key; None accepts any key.
 

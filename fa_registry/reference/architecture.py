@@ -71,7 +71,6 @@ def picture() -> str:
 
 
 def _description(name: str) -> str:
-    """Return the first sentence of the docstring of a package or module."""
     module = PACKAGE / f"{name}.py"
     source = (module if module.is_file() else PACKAGE / name / "__init__.py").read_text(encoding="utf-8")
     text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())

@@ -209,7 +209,6 @@ def files_reference() -> str:
 
 
 def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
-    """Return a Markdown table with one row per field of a record."""
     hints, text = typing.get_type_hints(record), text_below(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     rows = [
@@ -225,7 +224,6 @@ def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -
 
 
 def _recipe() -> str:
-    """Return a Markdown table of the keys of [recipe]."""
     rows = []
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
@@ -256,7 +254,6 @@ def _row(name: str, takes: str, default: str, text: str) -> str:
 
 
 def _default(field: dataclasses.Field) -> str:
-    """Return the default of a field in TOML syntax, or an empty string."""
     if field.default is dataclasses.MISSING:
         return "" if field.default_factory is not dataclasses.MISSING else NEEDED
     if field.default in ("", None, ()):

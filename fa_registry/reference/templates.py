@@ -70,7 +70,6 @@ def _context(context: type, names: list[str]) -> str:
 
 
 def _record(record: type) -> str:
-    """Return the Markdown section of a record with its fields and properties."""
     hints, text = typing.get_type_hints(record), text_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
     lines += [
@@ -96,7 +95,6 @@ def text_below(record: type) -> dict[str, str]:
 
 
 def _records(contexts_of: Mapping[type, Any]) -> set[type]:
-    """Return every data class that the template contexts refer to."""
     found: set[type] = set()
     waiting = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
     while waiting:
@@ -110,7 +108,6 @@ def _records(contexts_of: Mapping[type, Any]) -> set[type]:
 
 
 def _filters() -> Iterator[str]:
-    """Yield the lines of a table of the template filters."""
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))

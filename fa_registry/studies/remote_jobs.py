@@ -77,11 +77,6 @@ def run_in_batches(
     """Run jobs in batches, as described in Executor.run.
 
     Args:
-        jobs: data of each job, picklable.
-        work: function that runs one job.
-        resources: resources of all jobs together.
-        stop: function that returns whether a stop was requested.
-        report: function that receives every event.
         place: function that starts a process, which then calls `do_batch` with the given bytes.
     """
     _Batches(jobs, work, resources, stop, report, place).run()
@@ -239,7 +234,6 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
 
     Args:
         message: pickled batch from the scheduler.
-        stop: function that returns whether a stop was requested.
         send: function that sends a message to the scheduler.
     """
     asked, threads, indices, given = pickle.loads(message)

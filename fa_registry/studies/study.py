@@ -216,7 +216,6 @@ def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
-    """Replace the data set and the epochs by those of the study variant."""
     if "dataset" in fields:
         fields["dataset"] = variant.dataset(fields["dataset"])
     if type(fields.get("epochs")) is int:
@@ -230,7 +229,6 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
     The ladder controls train the same method. All other controls train backpropagation without a penalty.
 
     Args:
-        spec: specification of the trained run.
         controls: names of the controls: frozen, shallow, ladder.
     """
     for control in controls:
@@ -381,13 +379,11 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 def _by_grid(
     raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
 ) -> Iterator[tuple[int, Iterator[GridCell]]]:
-    """Yield the number (from 0) and the cells of each valid [[grid]] table."""
     for number, grid in enumerate(grids(raw)):
         yield number, cells({**raw, "grid": [grid]}, overrides, variant)
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
-    """Return the specifications of trained runs and controls, without duplicates."""
     controls = list(
         islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
     )

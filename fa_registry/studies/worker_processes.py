@@ -181,7 +181,6 @@ class _Supervisor:
             worker.end(0.0)
 
     def _count_death(self, job: tuple[int, bytes], how: str, lost: bool) -> None:
-        """Restart a job whose worker has ended, or report that the job failed."""
         index = job[0]
         if index in self._deaths:
             why = f"its process {self._deaths[index]}; after the restart it {how}"
@@ -359,8 +358,6 @@ def unpacked(message: Message) -> JobEvent | None:
 
 
 class _Relay(logging.Handler):
-    """Logging handler that sends log records to the process of the supervisor."""
-
     def __init__(self, send: Callable[[Message], None]):
         super().__init__()
         self._send = send
@@ -414,7 +411,6 @@ def _ensure_forkserver(context: BaseContext) -> None:
 
 @contextmanager
 def _variables(**changed: str) -> Iterator[None]:
-    """Set environment variables within the context. Other variables do not change."""
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:

@@ -47,8 +47,6 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
 
     Args:
         uri: artifact address as recorded in the store.
-        store: URI of the store.
-        run_id: id of the run.
 
     Returns:
         The folder, or None if a remote service stores the files.
@@ -103,7 +101,6 @@ def check_location(location: str, store: str) -> None:
 
     Args:
         location: artifact location of the experiment, as recorded in the store.
-        store: URI of the store.
     """
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
@@ -145,7 +142,6 @@ def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
 
 
 def _check_own(folder: Path, run_id: str) -> None:
-    """Raise UnreadableFile if the path does not contain the id of the run."""
     own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
     if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(

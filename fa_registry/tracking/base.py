@@ -26,7 +26,6 @@ class Point:
 
     Attributes:
         key: metric key in the store.
-        value: value of the metric.
         step: epoch.
         time: time of the measurement in ms since 1970; 0 means the time of logging.
     """
@@ -42,7 +41,6 @@ class DatasetReference:
     """Data set that a run used.
 
     Attributes:
-        name: name of the data set.
         digest: SHA-256 of the data.
         source: where the data come from.
         context: use of the data, such as training.

@@ -51,7 +51,6 @@ class Client:
     Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
 
     Args:
-        uri: URI of the store.
         make: whether to create a missing store.
         waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
 
@@ -242,7 +241,6 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file next to a database, and write the process id into it."""
     place = Path(f"{path}.lock")
     lock = FileLock(place)
 

@@ -41,9 +41,7 @@ class SealedRun:
     Attributes:
         spec: specification, decoded from spec.json.
         source: contents of spec.json as written.
-        provenance: contents of provenance.json.
         measurements: decoded from measurements.json.
-        rows: rows of series.parquet.
     """
 
     spec: RunSpec
@@ -199,7 +197,6 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
-    """Return the value of a final metric as a 1-tuple; None if it was not measured."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
     else:
@@ -219,7 +216,6 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    """Yield differences between the stored and the recorded parameters."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         stored = params.get(name)

@@ -133,7 +133,6 @@ def acquire(
     """Try to acquire the lease for a run.
 
     Args:
-        tracker: the store.
         run_id: id of a run that was created with `initial_tags` and without parameters.
         attempts: function that queries the store for all runs of the specification.
         finished: function that returns a run among the other attempts that makes this run unnecessary, or None.
@@ -169,10 +168,7 @@ class LeaseHolder:
     As a context manager it writes heartbeats in a thread.
 
     Args:
-        tracker: the store.
-        run_id: id of the run.
         lease: duration of the lease in seconds.
-        clock: function that returns the time in seconds.
     """
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):

@@ -86,7 +86,6 @@ class MemoryTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """Search as Tracker.search does."""
         matching = [
             run
             for run in self.runs.values()

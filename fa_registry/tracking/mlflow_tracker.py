@@ -292,7 +292,6 @@ class MlflowTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """Search as Tracker.search does."""
         terms = [term(f"tags.`{name}`", value) for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")
@@ -409,7 +408,6 @@ class MlflowTracker(Tracker):
         return resolve_artifact(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> _Place:
-        """Return the experiment id and the artifact address of a run."""
         if run_id not in self._places:
             self._places[run_id] = _Place.of(self._client.get_run(run_id).info)
         return self._places[run_id]
@@ -430,7 +428,6 @@ class MlflowTracker(Tracker):
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        """Return the ids of the experiments with this name; all if it is empty."""
         for new in (False, True):
             experiments = self._client.experiments(new)
             known = {listed.experiment_id: listed.name for listed in experiments}
@@ -483,8 +480,6 @@ class MlflowTracker(Tracker):
 
 
 class _Place(NamedTuple):
-    """Experiment id and artifact address of a run."""
-
     experiment_id: str
     artifact_uri: str
 
@@ -532,6 +527,5 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _folder(name: str) -> str:
-    """Return a valid folder name for an experiment."""
     plain = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
     return plain if plain.strip(". ") else "_"

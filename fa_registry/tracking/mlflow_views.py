@@ -144,8 +144,6 @@ def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ())
 
 @dataclass
 class _Contents:
-    """Metrics and tags that occur in a set of runs."""
-
     count: int = 0
     metrics: set[str] = field(default_factory=set)
     groups: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -171,7 +169,6 @@ class _Contents:
 
 
 def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
-    """Return chart view and table view; with `apart`, group also by setting."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
@@ -181,7 +178,6 @@ def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = 
 
 
 def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
-    """Return the state of a chart view: mean and band over the seeds of each group."""
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
@@ -211,7 +207,6 @@ def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
 
 
 def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return a line chart of these metric keys, with all fields that MLflow requires."""
     return {
         "uuid": f"{section}-{quantity}",
         "type": "LINE",
@@ -248,7 +243,6 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    """Return the state of a table view with one run per row."""
     wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
     columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
     named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]

@@ -112,9 +112,7 @@ class RegisteredVersion:
     """Version of a registered model.
 
     Attributes:
-        name: name of the model.
         version: number of the version.
-        run_id: id of the run that trained the model.
         source: address of the folder with the files.
         aliases: aliases that refer to this version.
     """
@@ -177,10 +175,7 @@ class ModelRegistry:
         Create the model if it does not exist.
 
         Args:
-            name: name of the model.
-            run_id: id of the run.
             path: artifact folder of the version, relative to the run's artifacts.
-            tags: tags of the version.
             description: Markdown text; cut to 4000 characters.
         """
         try:

@@ -43,7 +43,6 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
     """Compare an audit's pages with their recorded digests.
 
     Args:
-        tracker: the store.
         audit: the audit's own run.
         names: pages to check; empty means all pages.
 

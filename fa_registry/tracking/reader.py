@@ -139,8 +139,6 @@ def check_files(
     """Compare files of a run with their recorded digests.
 
     Args:
-        tracker: the store.
-        run_id: id of the run.
         digests: file name → recorded SHA-256.
         may_be_lost: names of the files that may be missing.
 
@@ -193,7 +191,6 @@ def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], ne
 
 
 def _read(path: Path, kind: type) -> tuple[Any, Any]:
-    """Return the contents of a JSON file and the decoded record."""
     held = jsonio.read_json(path)
     try:
         return held, jsonio.decode(kind, held, path.name)
@@ -207,10 +204,6 @@ FEW = 12  # values searched for one by one: reading all runs of a large store ta
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
     """Return the runs of each specification, newest first, regardless of their state.
 
-    Args:
-        tracker: the store.
-        identities: identities of the specifications.
-
     Returns:
         Identity → runs; an empty list if the specification has no run.
     """
@@ -221,9 +214,6 @@ def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FE
     """Return the runs that have each value of a tag, newest first.
 
     Args:
-        tracker: the store.
-        tag: name of the tag.
-        values: values of the tag.
         few: maximum number of values for which the store is searched once per value. For more values, all runs are read once.
 
     Returns:

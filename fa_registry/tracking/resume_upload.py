@@ -33,10 +33,7 @@ class KeptState:
     """Resume state of one run in its store.
 
     Args:
-        tracker: the store.
-        run_id: id of the run.
         attempts: earlier runs of the same specification.
-        clock: function that returns the time in seconds.
     """
 
     def __init__(
@@ -85,7 +82,6 @@ class KeptState:
         An error is logged and does not stop the training.
 
         Args:
-            path: resume file.
             epoch: epoch after which the file was written.
             now: whether to upload regardless of the time.
         """

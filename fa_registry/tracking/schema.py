@@ -173,7 +173,6 @@ def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator
     Test accuracy is the first metric, because MLflow's page of two runs first plots the metric that was logged first.
 
     Args:
-        measurements: measurements of the epoch.
         further: names of third-party metrics, as returned by `charts`.
     """
     for name, key in scalar_metrics(further).items():
@@ -203,11 +202,6 @@ def site_metric(name: str, site: int, count: int) -> str:
     """Return the metric key of a site metric at one site.
 
     The number of the site has leading zeros, because charts sort the keys as text.
-
-    Args:
-        name: name of the metric.
-        site: number of the site.
-        count: number of sites.
     """
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
@@ -216,7 +210,6 @@ def shown_sites(count: int, further: Sequence[str] = ()) -> tuple[int, ...]:
     """Return the sites that have charts: all, or evenly spaced sites.
 
     Args:
-        count: number of sites.
         further: names of third-party metrics with charts.
     """
     return spread(count - 1, most_sites(further))

@@ -46,7 +46,6 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     Equal measurements produce equal bytes. A missing value is written as null with a reason.
 
     Args:
-        path: file to write.
         rows: pairs of epoch and measurements.
     """
     flat: list[SeriesRow] = []
@@ -111,7 +110,6 @@ def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[P
     """Yield the metric points that the rows contain, in order of epochs.
 
     Args:
-        rows: rows of the series.
         further: names of third-party metrics with charts.
     """
     last: dict[str, int] = {}

@@ -65,7 +65,6 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
     """Check a store before it is opened.
 
     Args:
-        uri: URI of the store.
         known_revisions: schema revisions that the installed MLflow can read.
         make: whether a missing store will be created, and the store must be writable.
 
@@ -102,7 +101,6 @@ def check_revision(uri: str, found: str | None, known: set[str]) -> None:
     """Raise StoreError if a newer MLflow created the database schema.
 
     Args:
-        uri: URI of the store.
         found: schema revision of the database.
         known: schema revisions that the installed MLflow can read.
     """

@@ -145,7 +145,6 @@ def _of_server(error: BaseException) -> str:
 
 
 def _of_bucket(error: BaseException) -> str:
-    """Return the kind of an error that a client library of an object store raised."""
     if _library(error) not in BUCKETS:
         return ""
     is_away = re.search("Connect|Timeout", type(error).__name__)

@@ -55,7 +55,6 @@ class Origin:
     """Files from which an adopted run was made.
 
     Attributes:
-        name: name of the run.
         weights: file name of the weights.
         weights_sha256: SHA-256 of the weights file.
         feedback: file name of the feedback, or an empty string if the user gave none.
@@ -100,9 +99,6 @@ class RunWriter:
     Call `start`, then `on_epoch` for each epoch, then `complete`. Call `fail` or `interrupt` if the training ended early.
 
     Args:
-        tracker: the store.
-        task: what is trained.
-        study: name of the study.
         study_run: id of the study's own run.
         adopt: id of a run that `mlflow run` started; empty means that a new run is created.
         keep: options that select which optional data are stored.

@@ -139,7 +139,6 @@ class Executor(ABC):
             jobs: data of each job, picklable.
             work: `work(job, stop, report)` is a generator that runs one job. It yields while it waits for the device, so
                 other jobs can continue, and returns the result of the job.
-            resources: resources of all jobs together.
             stop: function that returns whether a stop was requested; called between steps and by the jobs. If it returns
                 True, jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
             `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
@@ -152,7 +151,6 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
 
     Args:
         package: name of the Python package that the executor needs.
-        resources: resources of the jobs.
     """
     found = []
     if not importlib.util.find_spec(package):

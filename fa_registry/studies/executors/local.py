@@ -52,10 +52,8 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, t
     process.
 
     Args:
-        jobs: data of each job.
         task: function that runs one job, picklable.
         processes: maximum number of processes.
-        stop: function that returns whether a stop was requested.
         `tell`: function that receives every event in this process.
     """
     if processes > 1 and len(jobs) > 1:
@@ -77,9 +75,6 @@ def stop_on_signal(numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> 
     Yield a function that returns whether a stop was requested. A second SIGINT interrupts at once. After a SIGTERM, the
     previous signal handler is called at the end of the context. Outside the main thread Python delivers no signals, so no stop
     is requested.
-
-    Args:
-        numbers: signals to handle.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -225,8 +225,6 @@ def _text(error: BaseException) -> str:
 
 
 class _Actor(RemoteProcess):
-    """Batch in an idle or a new actor."""
-
     def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
         self._idle = idle
         self._process = idle.pop() if idle else _Process(resources)
@@ -251,8 +249,6 @@ class _Actor(RemoteProcess):
 
 
 class _Process:
-    """Local handle of an actor and its pending results."""
-
     def __init__(self, resources: JobResources):
         import ray
 
@@ -295,8 +291,6 @@ class _Process:
 
 
 class _Worker:
-    """Actor class that runs in the cluster."""
-
     def __init__(self) -> None:
         self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._asked = threading.Event()

@@ -39,10 +39,8 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
     """Call `work(job, stop, report)` for every job, with `count` jobs in turns.
 
     Args:
-        jobs: data of each job.
         work: generator function that runs one job; see Executor.run.
         count: maximum number of simultaneous jobs.
-        stop: function that returns whether a stop was requested.
         `tell`: function that receives every event.
     """
     waiting = deque(enumerate(jobs))

@@ -93,8 +93,6 @@ def _cluster(resources: JobResources) -> str:
 
 
 class _Submitted(RemoteProcess):
-    """Batch as one job of the batch system, with a separate folder."""
-
     def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
 
@@ -125,7 +123,6 @@ class _Submitted(RemoteProcess):
         return messages
 
     def _messages(self) -> list[Message]:
-        """Return the new complete messages from the file."""
         found, path = [], self._folder / "told"
         if not path.exists():
             return found
