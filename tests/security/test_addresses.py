@@ -118,7 +118,7 @@ def test_no_command_writes_outside_the_store_unless_the_user_allows_it(store, ou
     for command in (("audit", "--study", "tiny", "--out", "pages", "--trust-logged"), TRAIN_MORE):
         refused = call(*command)
         assert refused.exit_code == 2, refused.output
-        assert "expected a folder inside" in refused.stderr and "set the environment variable" in refused.stderr
+        assert "is outside the folder" in refused.stderr and "set the environment variable" in refused.stderr
     assert sorted(outside.rglob("*")) == before and store.sql("SELECT count(*) FROM runs") == runs
     assert not (store.folder / "pages" / "index.html").exists()
     assert call("verify", "--study", "tiny").exit_code == 0  # reading needs no permission

@@ -254,7 +254,7 @@ def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
     code, result = audited(trained)
     assert code == 3
-    assert any("names another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
+    assert any("refers to another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
 
 
 def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):

@@ -315,7 +315,7 @@ def test_doctor_finds_damaged_pages_of_a_database(trained, workplace, monkeypatc
     row = database_row(result)
     assert result.exit_code == 1 and row["state"] == "NOT OK"
     assert [row["check"] for row in json.loads(result.stdout) if not row["ok"]] == ["database"]
-    assert ".recover" in row["found"] and "Put a copy of its folder aside" in row["found"]
+    assert ".recover" in row["found"] and "Copy its folder first" in row["found"]
 
 
 def test_a_check_of_a_database_that_takes_too_long_is_broken_off_and_says_so(trained, monkeypatch):

@@ -486,7 +486,7 @@ def test_an_audit_of_other_files(judged):
 def test_a_store_without_a_model_registry(judged, monkeypatch):
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "gopher://nowhere")
     result = judged.promote(judged.run(), *BY_2026_11)
-    assert result.exit_code == 2 and "refuses: Model Registry features" in result.stderr
+    assert result.exit_code == 2 and "reports an error: Model Registry features" in result.stderr
 
 
 def test_help_shows_examples(judged):

@@ -198,4 +198,4 @@ def test_an_audit_of_an_older_release_sealed_no_pages(trained):
     result = trained(*VERIFY)
     assert result.exit_code == 0 and "an older release wrote the pages and recorded no digests" in result.stdout
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})
-    assert "fa.pages is not as an audit wrote it" in details(trained(*VERIFY), "dfa")
+    assert "fa.pages was changed after the audit" in details(trained(*VERIFY), "dfa")
