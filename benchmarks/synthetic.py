@@ -101,7 +101,7 @@ def record(spec: RunSpec, number: int, draw: np.random.Generator) -> RunRecord:
         spec=spec,
         measurements=measured,
         trajectory={name: _series(name, scale, gradient, accuracy, draw) for name in GROWING + FRACTIONS},
-        integrity=Integrity("trusted", ("logged figures, not recomputed",)),
+        integrity=Integrity("trusted", ("the logged metrics were not recomputed",)),
         digests={f"artifact_{index}": f"{number:064x}" for index in range(8)},
         feedback={
             "distribution": "N(0, 1/C)",

@@ -1,4 +1,7 @@
-"""Registry of feedback-alignment experiments and their audits. Public names are imported on first use."""
+"""Registry of feedback-alignment experiments and their audits.
+
+A public name is imported when a program first uses it.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`python -m fa_registry` is the command `fa-registry`."""
+"""Entry point of `python -m fa_registry`, which runs the command `fa-registry`."""
 
 from fa_registry.cli import main
 

@@ -1,6 +1,7 @@
-"""Folders of the files that ship with the package: editions, templates, studies.
+"""Folders of the files that are distributed with the package.
 
-A checkout has the templates and studies at its top level, a wheel has them inside the package.
+These files are the editions, the templates and the studies. In a source checkout, templates and studies are at the top
+level. In an installed wheel, templates and studies are inside the package.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def templates() -> Path:
 
 
 def projects() -> Path:
-    """Return the folder of the studies that ship with the package."""
+    """Return the folder of the studies that are distributed with the package."""
     return _shipped("projects")
 
 

@@ -1,4 +1,7 @@
-"""Old public names that stay importable for one release, with a warning that names the new name."""
+"""Old public names, which remain importable for one release.
+
+Each use of an old name emits a DeprecationWarning that contains the new name.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 
 
 def aliases(module: str) -> Callable[[str], Any]:
-    """Return the module-level `__getattr__` (PEP 562) that resolves the old names of `module`."""
+    """Return a function `__getattr__` that resolves the old names of `module`.
+
+    The module binds this function as its module-level `__getattr__` (PEP 562).
+    """
 
     def __getattr__(name: str) -> Any:
         renamed = NAMES[module].get(name)
@@ -82,11 +88,14 @@ def aliases(module: str) -> Callable[[str], Any]:
 
 
 class OldModules:
-    """Finder for `sys.meta_path` that resolves a moved module or its submodule to the new place."""
+    """Finder for `sys.meta_path` that imports the new module for an old module name.
+
+    Submodules of a renamed module are found in the same way.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of a moved module; None for every other module."""
+        """Return the import spec of a renamed module, or None for any other module."""
         old = next((old for old in MODULES if name == old or name.startswith(f"{old}.")), None)
         if old is None:
             return None
@@ -98,7 +107,7 @@ class OldModules:
 
 
 class _Moved:
-    """Loader that returns the module at its new place."""
+    """Loader that imports a renamed module under its new name."""
 
     def __init__(self, old: str, new: str):
         self._old, self._new = old, new

@@ -1,8 +1,8 @@
-"""Records with large fields in a temporary file, so audits of 10,000 runs fit in memory.
+"""Storage of large record fields in a temporary file, to save memory.
 
-The first records of a spill file stay in memory, so an ordinary audit does not use the disk. The file has no name, so a
-killed process leaves no stale file. It is closed with the last record that uses it. A forked copy of the process
-(parallel.parallel_for) reads the same file.
+An audit of 10,000 runs therefore fits in memory. The first records of a spill file stay in memory, so an ordinary audit
+does not use the disk. The spill file has no name on disk, so a killed process leaves no stale file. The file is closed
+when no record uses the file any more. A forked copy of the process (parallel.parallel_for) reads the same file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # reader of the
 
 
 class SpilledFields:
-    """A frozen dataclass whose fields named in SPILLED_FIELDS may be stored in a spill file.
+    """Base class of frozen dataclasses whose large fields may be in a spill file.
 
-    A spilled field is read like any other field and must not be changed. It must not have a plain default, because
-    Python would return the default and never call `__getattr__`. dataclasses.replace returns a record that is
-    completely in memory.
+    The class attribute SPILLED_FIELDS lists the names of these fields. Code reads a spilled field like any other field, and
+    must not change it. A spilled field must not have a plain default value, because Python would return the default and
+    never call `__getattr__`. dataclasses.replace returns a record whose fields are all in memory.
     """
 
     SPILLED_FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -46,15 +46,19 @@ class SpilledFields:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all fields, also the spilled ones, for a copy or another process."""
+        """Return all fields, including the spilled fields, for copying and pickling."""
         state = {name: value for name, value in vars(self).items() if name != LIES}
         return state | {name: getattr(self, name) for name in self.SPILLED_FIELDS}
 
 
 def replace_fields(record: R, **fields: Any) -> R:
-    """Return a copy of the record with some fields replaced; spilled fields stay on disk.
+    """Return a copy of a record with new values for some fields.
 
-    `__post_init__` does not run, so use this function only for fields that `__post_init__` does not check.
+    Spilled fields stay on disk. The function does not call `__post_init__`, so use it only for fields that `__post_init__`
+    does not check.
+
+    Args:
+        **fields: new value of each field to replace.
     """
     other = object.__new__(type(record))
     object.__setattr__(other, "__dict__", vars(record) | fields)
@@ -62,16 +66,17 @@ def replace_fields(record: R, **fields: Any) -> R:
 
 
 class SpillFile:
-    """A temporary file to which the large fields of records are written one after another."""
+    """Temporary file to which the large fields of records are appended."""
 
     def __init__(self) -> None:
         self._laid = 0
         self._file: _File | None = None
 
     def spill(self, record: R) -> R:
-        """Write the record's SPILLED_FIELDS to the file and return the same record.
+        """Write the SPILLED_FIELDS of a record to the file and return the same record.
 
-        The first AS_THEY_ARE records, and records that are already spilled, are returned unchanged.
+        The first AS_THEY_ARE records stay in memory. A record that is already spilled is returned unchanged. If the disk is
+        full, the method logs one warning, and this and all later records stay in memory.
         """
         self._laid += 1
         if HERE and self._laid > AS_THEY_ARE and LIES not in vars(record):
@@ -80,7 +85,10 @@ class SpillFile:
                 self._file = self._file or _File()
                 lies = self._file.write(fields)
             except OSError as error:
-                LOG.warning("%s: records stay in memory; set TMPDIR to a folder with more free space", error)
+                LOG.warning(
+                    "%s: all further records stay in memory; to use less memory, set TMPDIR to a folder with more free space",
+                    error,
+                )
                 self._laid = -sys.maxsize  # log the warning only once
                 return record
             kept = {name: value for name, value in vars(record).items() if name not in fields}
@@ -88,12 +96,12 @@ class SpillFile:
         return record
 
     def spill_all(self, records: Iterable[R]) -> list[R]:
-        """Spill each record as soon as the iterable yields it; return all records."""
+        """Spill each record when the iterable yields it, and return all records."""
         return [self.spill(record) for record in records]
 
 
 class _File:
-    """The file of spilled fields; it is closed when no record uses it any more."""
+    """The open spill file; the file is closed when no record uses it."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with its last reader)
@@ -102,7 +110,7 @@ class _File:
         weakref.finalize(self._read, self._file.close)
 
     def write(self, fields: Mapping[str, Any]) -> Lies:
-        """Append the fields and return their position in the file. Raises OSError if the disk is full."""
+        """Append the fields and return their position; raise OSError if the disk is full."""
         # Pickle is safe here: the file has no name, so only this process and its forked copies can read it.
         packed = ForkingPickler.dumps(
             {name: zlib.compress(ForkingPickler.dumps(value), FAST) for name, value in fields.items()}
@@ -114,7 +122,7 @@ class _File:
 
 
 class _Fields(dict[str, Any]):
-    """Fields that are unpacked on first access: most loops over all runs read only one field."""
+    """Fields that are decompressed on first access, because most loops read one field."""
 
     def __init__(self, packed: Mapping[str, bytes]) -> None:
         self._packed = packed

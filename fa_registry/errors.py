@@ -1,16 +1,16 @@
-"""Every error this package raises on purpose.
+"""All exceptions and warnings that this package raises deliberately.
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
-│   ├── UnknownName             a name that no catalog contains, with the nearest names
-│   ├── InvalidFields           one or many wrong fields, all reported at once
+│   ├── UnknownName             an unknown name; the message lists the known names
+│   ├── InvalidFields           one or more wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
-│   └── NothingSelected         an audit that selects no run
-├── PluginError                 exit 2: a plug-in is registered twice or does not match its plug-in kind
-├── IntegrityError              exit 3: a file is not the one that was recorded
+│   └── NothingSelected         the options of an audit select no run
+├── PluginError                 exit 2: a plug-in is registered twice or has the wrong type
+├── IntegrityError              exit 3: a file differs from the file that was recorded
 └── Interrupted                 exit 130: stopped on request, resumable
 
-The only warning is EvidenceWarning, a UserWarning: a result rests on less evidence than it should.
+The only warning is EvidenceWarning, a UserWarning: a result is based on less evidence than required.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from itertools import islice
 
 
 class EvidenceWarning(UserWarning):
-    """Warning that a metric rests on less evidence than it should; never raised as an exception."""
+    """Warning that a result is based on less evidence than required.
+
+    The package issues this warning with `warnings.warn` and never raises it as an exception.
+    """
 
 
 class RegistryError(Exception):
-    """Base class of all errors; `exit_code` is what the command line returns for it.
+    """Base class of all errors of this package.
 
-    A message is cut after LONGEST_MESSAGE characters, because it may quote a file.
+    The class attribute `exit_code` is the exit code of the command line for this error. A message is cut after
+    LONGEST_MESSAGE characters, because the message may quote a file.
     """
 
     exit_code = 1
@@ -41,18 +45,24 @@ class UsageError(RegistryError):
 
 
 class UnknownName(UsageError):
-    """A name that a plug-in kind does not contain; the message lists the known names."""
+    """Error for a name that a plug-in kind or another list does not contain.
+
+    The message lists the known names.
+
+    Args:
+        family: noun for the kind of name, for example `method`.
+    """
 
     def __init__(self, family: str, name: str, known: Iterable[str]):
         super().__init__(unknown_name_text(family, name, known))
 
 
 class InvalidFields(UsageError):
-    """Several wrong fields of one request, reported together.
+    """Error that reports all wrong fields of one request together.
 
     Args:
-        subject: the file or record that has the fields.
-        problems: one sentence per field, each starting with the field's name.
+        subject: the file or record that contains the fields.
+        problems: one sentence per wrong field; each sentence starts with the name of the field.
     """
 
     def __init__(self, subject: str, problems: Sequence[str]):
@@ -89,7 +99,13 @@ LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
-    """Return one sentence for an unknown name: the nearest match, if any, and the known names."""
+    """Return the error message for an unknown name.
+
+    The message contains the most similar known name, if there is a similar one, and a list of the known names.
+
+    Args:
+        family: noun for the kind of name, for example `method`.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(shortened(name), names, n=1)
     hint = f" (did you mean {shortened(near[0])!r}?)" if near else ""
@@ -97,33 +113,39 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
 
 
 def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
-    """Return the line of InvalidFields for a field that is not declared.
+    """Return the line of an InvalidFields error for an undeclared field.
 
-    `where` is the prefix of the field's name, for example `rule[0].`; `kind` is the noun in the message.
+    Args:
+        where: prefix of the field's name, for example `rule[0].`.
+        kind: noun for the field in the message.
+        known: names of the declared fields.
     """
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
 
 
 def shortened(name: object, most: int = LONGEST_NAME) -> str:
-    """Return a name in at most `most` characters, short enough for an error message."""
+    """Return a name as text of at most `most` characters, then `…` if it was cut."""
     text = str(name)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
-    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if there are more than `most`."""
+    """Return a comma-separated list of at most `most` names for an error message.
+
+    If there are more names, the text ends with a count, for example `…, and 99,990 more`.
+    """
     shown = [shortened(name, LONGEST_IN_LIST) for name in islice(names, most)]
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*shown, *more])
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the first problems that fit in a message, then the number of the others (a lower bound)."""
+    """Yield the problems that fit in a message, and the number of the other problems."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)
         length += len(line) + 5  # "  - " and a line end
         if length > LONGEST_LIST:
-            yield f"and at least {len(problems) - place:,} more"
+            yield f"and at least {len(problems) - place:,} more problems"
             return
         yield line

@@ -1,4 +1,4 @@
-"""Interrupts that wait for the end of a short block, so Ctrl-C leaves nothing half written."""
+"""Delay of interrupts during a short block, so Ctrl-C leaves no incomplete file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and the signal that interrupts a worker
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Delay the first interrupt until the block has ended; a second interrupt acts at once."""
+    """Delay the first interrupt until the `with` block has ended.
+
+    A second interrupt takes effect immediately. Outside the main thread the function does nothing, because only the main
+    thread receives signals.
+    """
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return

@@ -1,7 +1,8 @@
-"""Conversion of frozen dataclasses to JSON and back, canonical text and digests; no NaN, no infinity.
+"""Conversion of frozen dataclasses to JSON and back, canonical text, and digests.
 
-pydantic validates what is read, and its errors are rewritten in the package's style. It is imported on first reading,
-because a machine that only trains may not have it.
+NaN and infinity are never read or written. pydantic validates all values that are read, and this module rewrites the
+error messages of pydantic in the style of the package. pydantic is imported when the first value is read, because a
+machine that only trains may not have pydantic.
 """
 
 from __future__ import annotations
@@ -55,9 +56,16 @@ EXPECTED = {  # pydantic's error type → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Convert records, mappings and tuples to plain JSON values. Raises ValueError for inf and nan."""
+    """Convert records, mappings and tuples to plain JSON values.
+
+    Raises:
+        ValueError: a value is infinite or NaN.
+        TypeError: a value has a type that JSON cannot represent.
+    """
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"a record must not contain {value}; use Reading.of, which records it as N/A with the reason")
+        raise ValueError(
+            f"expected a finite number in a record, found {value}; use Reading.of, which records N/A with the reason"
+        )
     if value is None or isinstance(value, (str, bool, int, float)):  # checked first: most values are of these types
         return value
     if hasattr(value, "__json__"):
@@ -68,14 +76,21 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
-    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+    raise TypeError(f"expected a value that JSON can represent, found a {type(value).__name__}")
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
-    """Return an object of type `hint` from plain JSON or TOML values.
+    """Convert plain JSON or TOML values to an object of type `hint`.
 
-    Text is never read as a number, and 1 is never read as true. Raises InvalidFields about `where` with every problem
-    at any depth, each with the path of its field.
+    Text is never converted to a number, and 1 is never converted to true.
+
+    Args:
+        hint: type of the object, for example a dataclass.
+        value: plain value to convert.
+        where: name of the file or record at the start of an error message.
+
+    Raises:
+        InvalidFields: lists every problem at any depth, each with the path of its field.
     """
     made, problems = try_decode(hint, value)
     if problems:
@@ -84,7 +99,11 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Return (object, []) as `decode`, or (None, problems) for a caller that adds its own problems."""
+    """Convert plain values like `decode`, but return the problems instead of raising.
+
+    Returns:
+        (object, []) if the value is valid, else (None, problems). The caller can add further problems to the list.
+    """
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
@@ -96,13 +115,13 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         _validator(hint, thorough=True).validate_python(first)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
+        more = [f"and {len(errors) - LISTED:,} more problems"] if len(errors) > LISTED else []
         return None, [*_lines(hint, first, errors[:LISTED]), *more]
-    return None, [f"record: expected other values after the first {MOST_ENTRIES:,} entries"]
+    return None, [f"record: the first {MOST_ENTRIES:,} entries are valid; a later entry is wrong"]
 
 
 def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Return a copy with the first entries of every list and table; all lists share the limit `left`."""
+    """Copy a value with only the first entries of its lists and tables."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -118,15 +137,22 @@ def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """Return pydantic's TypeAdapter of a type; it refuses undeclared fields, NaN and infinity.
+    """Return pydantic's TypeAdapter of a type.
 
-    Raises UsageError if pydantic is not installed, as on a machine that only trains.
+    The adapter refuses undeclared fields, NaN and infinity.
+
+    Args:
+        hint: type to validate.
+        **config: further settings of pydantic's ConfigDict.
+
+    Raises:
+        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
     except ImportError as error:
         raise UsageError(
-            f"reading {getattr(hint, '__name__', hint)} needs pydantic, which is not installed: pip install 'pydantic>=2.12'"
+            f"pydantic is needed to read {getattr(hint, '__name__', hint)}, but is not installed: pip install 'pydantic>=2.12'"
         ) from error
     # pydantic takes no settings for a plain dataclass, but for a NewType of it, which validates the same
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
@@ -134,7 +160,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return the validator of a type; if `thorough`, it reports every wrong entry of a list."""
+    """Return pydantic's validator of a type; report every wrong entry if `thorough`."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -142,7 +168,7 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return the same schema without conversions between types."""
+    """Return the pydantic schema with conversions between types disabled."""
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
@@ -159,7 +185,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return any JSON value unchanged. Raises ValueError if it cannot be written as JSON again."""
+    """Return a JSON value unchanged; raise ValueError if JSON cannot represent it."""
     try:
         encode(value)
     except RecursionError:
@@ -170,7 +196,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field; a value that fits none of several types is one problem."""
+    """Yield one line per wrong field, even if pydantic tried several types."""
     expected: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for error in errors:
@@ -194,7 +220,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield the path to the field without pydantic's additions: the types of a union that it tried."""
+    """Yield the path to a field without the type names that pydantic adds for unions."""
     for step in error["loc"]:
         inside = isinstance(value, Mapping) and step in value
         inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -206,7 +232,7 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """Return the valid names at the end of `steps` from a value of type `hint`: fields or literals."""
+    """Return the field names or literals that type `hint` allows at the path `steps`."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
@@ -230,7 +256,10 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number that fits a float; text and booleans are not numbers."""
+    """Return whether a value is a number that is finite and fits in a float.
+
+    The result is false for text and for booleans.
+    """
     try:
         return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -238,14 +267,25 @@ def is_finite(value: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """Return a faulty value in one short line, even if it is a list of a million entries."""
+    """Return a short description of a wrong value in one line, for an error message.
+
+    The description is short even for a list of a million entries.
+    """
     return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """Return the table of a TOML file and the SHA-256 of its bytes.
+    """Read a TOML file.
 
-    Raises InvalidFields about `subject` if the file cannot be read or is not TOML.
+    Args:
+        path: path as the user typed it; links are followed.
+        subject: name of the file in an error message.
+
+    Returns:
+        The table of the file, and the SHA-256 (hex) of the bytes of the file.
+
+    Raises:
+        InvalidFields: the file cannot be read or is not valid TOML.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -265,7 +305,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(where: str, value: Any) -> Iterator[str]:
-    """Yield a problem for every integer of more than 64 bits, which TOML does not allow."""
+    """Yield one problem per integer of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
@@ -273,13 +313,17 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
         for place, item in enumerate(value):
             yield from _beyond_toml(f"{where}[{place}]", item)
     elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
-        yield f"{where}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+        yield f"{where}: expected a whole number of at most 64 bits, found a number of {value.bit_length()} bits"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
-    """Return the content of a JSON file that may be untrusted, as `loads` does.
+    """Read a JSON file that may be untrusted, with the checks of `loads`.
 
-    Raises UnreadableFile if the file cannot be read or is not valid JSON; the reason names the position.
+    Args:
+        limit: maximum size of the file in bytes.
+
+    Raises:
+        UnreadableFile: the file cannot be read or is not valid JSON; the reason contains the position of the error.
     """
     data = read_file(path, limit)
     try:
@@ -289,10 +333,13 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
 
 def loads(text: str) -> Any:
-    """Return the value of a JSON text that can be processed recursively and written again.
+    """Parse a JSON text that may be untrusted.
 
-    Raises ValueError for NaN, infinity, a number out of range, an unpaired surrogate, a repeated name, or nesting
-    deeper than DEEPEST.
+    The returned value can be processed recursively and written as JSON again.
+
+    Raises:
+        ValueError: the text contains NaN, infinity, a number out of range, an unpaired surrogate, or a table with a
+            repeated name, or is nested deeper than DEEPEST levels.
     """
     try:
         value = json.loads(
@@ -336,22 +383,26 @@ def _number(text: str) -> float:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = {sys.intern(name): intern_values(value) for name, value in pairs}
     if len(table) != len(pairs):  # otherwise two readers could use different values of a repeated name
-        raise ValueError("a name occurs twice in one table")
+        raise ValueError("the same name occurs twice in one table")
     return table
 
 
 def intern_values(value: Any) -> Any:
-    """Return the same value; equal short strings, which many runs share, are kept in memory once."""
+    """Return an equal value, with short strings interned to save memory.
+
+    Many runs contain the same short strings, and Python keeps an interned string in memory only once.
+    """
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
-    """Return the pydantic schema of a type that converts itself to JSON and is read by `make`.
+    """Return the pydantic schema of a type that implements its own JSON conversion.
 
     Args:
-        make: converts the plain value; raises ValueError with a message for the user.
-        written: pydantic's schema of the JSON form, if the type does not declare it itself.
+        make: function that converts the plain JSON value; it raises ValueError with a message for the user.
+        name: name of the type in the schema.
+        written: pydantic's schema of the JSON form, if the type does not declare this schema itself.
     """
     from pydantic_core import core_schema
 
@@ -359,17 +410,20 @@ def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical JSON text, the same on every machine: sorted keys, no spaces."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces.
+
+    The text is the same on every machine.
+    """
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def pretty(value: Any) -> str:
-    """Return readable, deterministic JSON text that ends with a newline."""
+    """Return indented, deterministic JSON text that ends with a newline."""
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 (hex) of the canonical text."""
+    """Return the SHA-256 (hex) of the canonical JSON text of a value."""
     digest = hashlib.sha256()
     for piece in _pieces(value, IN_PIECES):
         digest.update(piece.encode())
@@ -377,7 +431,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """Yield the canonical text in pieces, split `levels` deep, so it is never completely in memory."""
+    """Yield the canonical text in pieces, split at `levels` levels, to save memory."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
         for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
             yield f'{"," if place else "{"}"{name}":'
@@ -393,6 +447,10 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes. Raises UnreadableFile if it is not a regular file."""
+    """Return the SHA-256 (hex) of the bytes of a file.
+
+    Raises:
+        UnreadableFile: the path is not a readable regular file.
+    """
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

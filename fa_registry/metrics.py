@@ -1,8 +1,8 @@
-"""The metrics: name, symbol, label, unit, number format, place and mean over seeds.
+"""Declarations of the metrics: name, symbol, label, unit, format, mean over seeds.
 
-Metrics in built-in tables or sentences are declared here once. The card of a built-in diagnostic only names them, and
-tables are tuples of names. The card of any other diagnostic declares its metrics completely. A report contains the
-cards, so a page can show metrics that this release does not know.
+Each metric that a built-in table or sentence uses is declared here once. The card of a built-in diagnostic contains only
+the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
+declarations of its metrics. A report contains the cards, so a page can show metrics that this release does not declare.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of a diagnostic, and how pages show it."""
+    """Declaration of one metric: name, texts, unit, format and mean over seeds."""
 
     name: str  # ends with FAMILY for a family of metrics
     symbol: str = ""
@@ -57,33 +57,39 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """Return the column heading."""
+        """Column heading of the metric in a table."""
         return self.head or self.symbol
 
     @property
     def label(self) -> str:
-        """Return the label for places without a description, such as `largest growth`."""
+        """Label of the metric without a description, such as `largest growth`."""
         return self.alone or self.symbol
 
     @property
     def title(self) -> str:
-        """Return the start of a figure's title, such as `Largest growth`."""
+        """Label with a capital first letter for a figure's title: `Largest growth`."""
         # a symbol keeps its case, because S_l and s_l are different metrics
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
     def compared_with_control(self) -> bool:
-        """Return whether the metric compares a run with its frozen control; controls have no value."""
+        """Whether the metric compares a run with its frozen control.
+
+        A control has no value of such a metric.
+        """
         return self.name in COMPARED_WITH_CONTROL
 
     @property
     def with_deviation(self) -> bool:
-        """Return whether the audit table shows the standard deviation over seeds next to the mean."""
+        """Whether the audit table also shows the metric's standard deviation over seeds."""
         return self.name in WITH_DEVIATION
 
     @property
     def family(self) -> str:
-        """Return the common prefix of the family's metrics, `feature_drift/`; empty for a single metric."""
+        """Common prefix of the metrics of a family, for example `feature_drift/`.
+
+        A family has one metric per parameter. The prefix of a single metric is an empty string.
+        """
         return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
 
 
@@ -111,35 +117,47 @@ DECLARED: Known = MappingProxyType(
         quantity.name: quantity
         for quantity in (
             Metric("bridge_residual", "bridge residual", "|V_φ − softmin V̄|, mean", valued=True, where="site"),
-            Metric("costate_cosine", "costate cosine", "with the exact costate", "cos", valued=True, where="site"),
+            Metric(
+                "costate_cosine",
+                "costate cosine",
+                "cosine of the credit and the exact costate",
+                "cos",
+                valued=True,
+                where="site",
+            ),
             Metric(
                 "costate_cosine_mean",
                 "costate cosine",
-                "mean over the sites that are not exact by construction",
+                "mean over the sites whose credit is not exact by construction",
                 "cos",
                 where="epoch",
                 about="costate_cosine",
             ),
-            Metric("feature_drift/*", "", "drift of this parameter", where="run"),
+            Metric(
+                "feature_drift/*",
+                "",
+                "relative distance of this parameter from its initial value",
+                where="run",
+            ),
             Metric(
                 "feature_drift_blocks",
                 "drift of the blocks",
-                "‖W_T − W_0‖ / ‖W_0‖ of all blocks' weights together",
+                "‖W_T − W_0‖ / ‖W_0‖ of the weights of all blocks as one vector",
                 where="run",
             ),
-            Metric("fidelity", "fidelity", "cosine of g_l in float32 and in float64", "exact", where="site"),
+            Metric("fidelity", "fidelity", "cosine of g_l computed in float32 and in float64", "exact", where="site"),
             Metric(
                 "fidelity_batch",
                 "fidelity batch",
-                "cosine of the flattened batch's g_l in float32 and in float64",
+                "cosine of g_l computed in float32 and in float64, flattened over the batch",
                 "exact",
                 where="site",
             ),
-            Metric("fidelity_min", "fidelity", "least of the sites", where="epoch", about="fidelity"),
+            Metric("fidelity_min", "fidelity", "minimum over sites", where="epoch", about="fidelity"),
             Metric(
                 "fidelity_left_out",
                 "samples fitted",
-                "left out of fidelity: their error is below the resolution of float32",
+                "samples excluded from fidelity, because their error is below the resolution of float32",
                 "compact",
                 unit="samples",
                 where="epoch",
@@ -148,7 +166,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_norm",
                 "‖g_l‖₂",
-                f"of each sample's own loss, median: {REFERENCE_BATCH} times the published figure",
+                f"gradient norm of each sample's loss, median over samples; {REFERENCE_BATCH} times the published value",
                 "sci",
                 always=True,
                 mean=GEOMETRIC,
@@ -158,7 +176,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_norm_mean_ce",
                 "‖g_l‖₂ mean CE",
-                f"the published figure, of the mean loss of N = {REFERENCE_BATCH} samples",
+                f"gradient norm of the mean loss of N = {REFERENCE_BATCH} samples, as published",
                 "sci",
                 always=True,
                 mean=GEOMETRIC,
@@ -168,7 +186,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_norm_uncertainty",
                 "± ‖g_l‖",
-                "half width of the 95 % interval of an estimated ‖g_l‖, relative",
+                "half width of the 95 % interval of an estimated ‖g_l‖, relative to ‖g_l‖",
                 "sci",
                 valued=True,
                 where="site",
@@ -176,7 +194,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 REFERENCE_CHECK,
                 "reference check",
-                "relative deviation of the gradient from differences of the loss",
+                "relative deviation of the gradient from finite differences of the loss",
                 "sci",
                 valued=True,
                 where="site",
@@ -184,7 +202,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_L",
                 "‖g_L‖",
-                "of each sample's own loss at the last site, median",
+                "gradient norm of each sample's loss at the last site, median over samples",
                 mean=GEOMETRIC,
                 where="epoch",
                 about="g_norm",
@@ -194,7 +212,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "gain",
                 "gain",
-                "‖g_l‖ / ‖e‖: how much of the output error arrives",
+                "‖g_l‖ / ‖e‖: norm of the gradient relative to the output error",
                 mean=GEOMETRIC,
                 where="site",
                 head="Gain",
@@ -204,40 +222,51 @@ DECLARED: Known = MappingProxyType(
             Metric("gamma_median", "Γ, median", "of the samples", "cos", where="site", about="gamma"),
             Metric("gamma_q75", "Γ, upper quartile", "of the samples", "cos", where="site", about="gamma"),
             Metric(
-                "gamma_samples", "samples of Γ", "those that have a cosine", unit="samples", where="site", about="gamma"
+                "gamma_samples",
+                "samples of Γ",
+                "number of samples with a defined cosine",
+                unit="samples",
+                where="site",
+                about="gamma",
             ),
-            Metric("gamma_batch", "Γ batch", "cosine of the flattened batch", "cos", where="site"),
+            Metric(
+                "gamma_batch",
+                "Γ batch",
+                "cosine of credit and gradient, both flattened over the batch",
+                "cos",
+                where="site",
+            ),
             Metric(
                 "gamma_block_input",
                 "Γ block input",
-                "the published reading, one site too early; for reproduction tables only",
+                "Γ as published, one site too early; only for comparison with published values",
                 "cos",
                 where="site",
             ),
             Metric(
                 "gamma_block_input_mean",
                 "Γ block input",
-                "mean of the published reading, one site too early; for reproduction tables only",
+                "mean of Γ as published, one site too early; only for comparison with published values",
                 "cos",
                 where="epoch",
                 about="gamma_block_input",
             ),
             Metric(
-                "gamma_null_mean", "Γ null", "the same for fresh feedback: mean ± std over draws", "cos", where="site"
+                "gamma_null_mean", "Γ null", "Γ for newly drawn feedback: mean ± std over draws", "cos", where="site"
             ),
             Metric(
                 "gamma_null_std",
                 "Γ null",
-                "standard deviation over draws",
+                "standard deviation of Γ over draws of the feedback",
                 "cos",
                 where="site",
                 about="gamma_null_mean",
             ),
-            Metric("gamma_null_p", "p", "rank of Γ among its null", unit="probability", where="site"),
+            Metric("gamma_null_p", "p", "p-value from the rank of Γ in its null", unit="probability", where="site"),
             Metric(
                 "h_norm",
                 "‖h_l‖₂",
-                "length of the stream, median over samples",
+                "norm of the residual stream, median over samples",
                 always=True,
                 mean=GEOMETRIC,
                 where="site",
@@ -254,7 +283,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "growth_init_max",
                 "growth since init",
-                "largest of a site, by its norm at initialisation",
+                "maximum over sites of ‖h_l‖ relative to its value at initialisation",
                 mean=GEOMETRIC,
                 unit="ratio",
                 where="epoch",
@@ -265,7 +294,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "h_L",
                 "‖h_L‖₂",
-                "median over samples at the last site",
+                "norm of the state at the last site, median over samples",
                 always=True,
                 mean=GEOMETRIC,
                 where="epoch",
@@ -275,7 +304,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "growth_max",
                 "growth",
-                "largest of a block",
+                "maximum over blocks",
                 always=True,
                 mean=GEOMETRIC,
                 unit="ratio",
@@ -287,50 +316,89 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "blocks_trained",
                 "blocks trained",
-                "those whose weights are not the initial ones",
+                "number of blocks whose weights differ from their initial weights",
                 "compact",
                 where="run",
             ),
-            Metric("norm_ratio", "‖c_l‖/‖g_l‖", "credit by gradient", mean=GEOMETRIC, where="site"),
-            Metric("nudge", "nudge", "change of the loss after a step along −c_l relative to ‖h_l‖", where="site"),
             Metric(
-                "nudge_rms", "nudge, rms", "the published form, step .01 along the rms-normalised credit", where="site"
+                "norm_ratio",
+                "‖c_l‖/‖g_l‖",
+                "norm of the credit divided by the norm of the gradient",
+                mean=GEOMETRIC,
+                where="site",
             ),
-            Metric("nudge_bp", "nudge(bp)", "control: along the gradient itself, must be negative", where="site"),
+            Metric(
+                "nudge",
+                "nudge",
+                "change of the loss after a step along −c_l with a length relative to ‖h_l‖",
+                where="site",
+            ),
+            Metric(
+                "nudge_rms",
+                "nudge, rms",
+                "nudge as published: a step of 0.01 along the rms-normalised credit",
+                where="site",
+            ),
+            Metric("nudge_bp", "nudge(bp)", "control: nudge along the gradient, must be negative", where="site"),
             Metric(
                 "rho",
                 "ρ",
-                "predicted against true change of the loss, ε relative to ‖h_l‖, pooled",
+                "correlation of predicted and true change of the loss, ε relative to ‖h_l‖, pooled over samples",
                 "cos",
                 where="site",
             ),
-            Metric("rho_samples", "ρ per sample", "as ρ, one correlation a sample, mean", "cos", where="site"),
             Metric(
-                "rho_defined", "samples of ρ", "those that have one", unit="samples", where="site", about="rho_samples"
+                "rho_samples", "ρ per sample", "mean over samples of one correlation per sample", "cos", where="site"
+            ),
+            Metric(
+                "rho_defined",
+                "samples of ρ",
+                "number of samples with a defined correlation",
+                unit="samples",
+                where="site",
+                about="rho_samples",
             ),
             Metric(
                 "rho_absolute",
                 "ρ, absolute ε",
-                "the published step, regardless of the stream's scale, pooled",
+                "ρ with the published ε, which does not depend on ‖h_l‖, pooled over samples",
                 "cos",
                 where="site",
             ),
             Metric(
                 "rho_absolute_samples",
                 "ρ, absolute ε, per sample",
-                "one correlation a sample, mean",
+                "mean over samples of one correlation per sample, with the published ε",
                 "cos",
                 where="site",
             ),
-            Metric("rho_bp", "ρ(bp)", "control: of the gradient itself, must be near 1", "cos", where="site"),
-            Metric("rho_bp_samples", "ρ(bp) per sample", "control: must be near 1", "cos", where="site"),
-            Metric("rho_random", "ρ(random)", "control: of a random credit, must be near 0", "cos", where="site"),
-            Metric("rho_random_samples", "ρ(random) per sample", "control: must be near 0", "cos", where="site"),
-            Metric("stability", "stability", "mean pairwise cosine of batch gradients", "cos", where="site"),
+            Metric("rho_bp", "ρ(bp)", "control: ρ of the gradient, must be near 1", "cos", where="site"),
+            Metric(
+                "rho_bp_samples",
+                "ρ(bp) per sample",
+                "control: mean over samples for the gradient, must be near 1",
+                "cos",
+                where="site",
+            ),
+            Metric("rho_random", "ρ(random)", "control: ρ of a random credit, must be near 0", "cos", where="site"),
+            Metric(
+                "rho_random_samples",
+                "ρ(random) per sample",
+                "control: mean over samples for a random credit, must be near 0",
+                "cos",
+                where="site",
+            ),
+            Metric(
+                "stability",
+                "stability",
+                "mean pairwise cosine of the gradients of different batches",
+                "cos",
+                where="site",
+            ),
             Metric(
                 "stability_mid",
                 "stability",
-                "at the middle site L/2",
+                "mean pairwise cosine at the middle site ⌊L/2⌋",
                 "cos",
                 unit="cosine",
                 where="run",
@@ -350,7 +418,7 @@ DECLARED: Known = MappingProxyType(
             ),
             *(
                 Metric(name, "Γ", text, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {text}")
-                for name, text in {**AGGREGATES, SPREAD: "largest minus smallest aggregate"}.items()
+                for name, text in {**AGGREGATES, SPREAD: "largest minus smallest aggregate of Γ"}.items()
             ),
             Metric(
                 "accuracy",
@@ -364,14 +432,19 @@ DECLARED: Known = MappingProxyType(
                 alone="test accuracy",
             ),
             Metric(
-                "accuracy_train", "training accuracy", "over the epoch's batches", "pct", unit="fraction", where="epoch"
+                "accuracy_train",
+                "training accuracy",
+                "mean over the batches of the epoch",
+                "pct",
+                unit="fraction",
+                where="epoch",
             ),
-            Metric("loss_train", "training loss", "mean over the epoch's batches", where="epoch"),
-            Metric("penalty", "penalty", "the residual penalty, mean over the epoch's batches", where="epoch"),
+            Metric("loss_train", "training loss", "mean over the batches of the epoch", where="epoch"),
+            Metric("penalty", "penalty", "residual penalty, mean over the batches of the epoch", where="epoch"),
             Metric(
                 "frozen_accuracy",
                 "frozen",
-                "accuracy of the frozen controls, paired by seed",
+                "accuracy of the frozen controls with the same seeds",
                 "pct",
                 always=True,
                 unit="fraction",
@@ -393,7 +466,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_norm_mean_ce_L",
                 "‖g_L‖",
-                "of the mean cross entropy at the last site",
+                "gradient norm of the mean cross entropy at the last site",
                 "sci",
                 always=True,
                 mean=GEOMETRIC,
@@ -405,7 +478,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "fall",
                 "‖g_0‖/‖g_L‖",
-                "how much blocks enlarge what they pass down",
+                "factor by which the gradient grows from site L to site 0",
                 mean=GEOMETRIC,
                 where="run",
                 about="g_norm",
@@ -475,10 +548,18 @@ PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return name → metric from the cards of a report (`kind/name` → card as JSON).
+    """Return the metrics that the diagnostics' cards in a report declare.
 
-    Empty if an older release wrote the report. Fields and number formats that only a later release knows are left out.
-    Raises InvalidFields if an entry is not a metric.
+    Fields and number formats that only a later release defines are ignored.
+
+    Args:
+        cards: `kind/name` → card as JSON.
+
+    Returns:
+        Name → metric. The result is empty if an older release wrote the report.
+
+    Raises:
+        InvalidFields: an entry of a card is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
@@ -496,9 +577,12 @@ def _read(entry: Any) -> Metric:
 
 
 def quantity_of(name: str, known: Known = NONE) -> Metric:
-    """Return the metric of this name; the cards' metrics (`known`) take precedence over DECLARED.
+    """Return the metric with this name.
 
-    A metric of a family has the family's description. The label of an undeclared metric is its name.
+    Args:
+        name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
+            its label is its name.
+        known: metrics from the cards of a report; these metrics take precedence over DECLARED.
     """
     if name in known or name in DECLARED:
         return known.get(name) or DECLARED[name]
@@ -512,7 +596,10 @@ def quantity_of(name: str, known: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, known: Known = NONE) -> str:
-    """Return the per-site metric whose last entry is `name`: `gain` for `gain_L`; else empty."""
+    """Return the per-site metric whose value at the last site is called `name`.
+
+    For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
+    """
     base = name.removesuffix(LAST_SITE)
     by_site = known.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
@@ -524,27 +611,40 @@ def symbol_of(name: str) -> str:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a built-in metric for places without a description: `largest growth`."""
+    """Return the label of a built-in metric, for example `largest growth`."""
     return DECLARED[name].label
 
 
 def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """Return the families of metrics (one value per parameter) in DECLARED and on the report's cards."""
+    """Return the metric families in DECLARED and in `known`.
+
+    A metric family has one metric per parameter. `known` contains the metrics of the cards in a report.
+    """
     return tuple(one for one in {**DECLARED, **known}.values() if one.family)
 
 
 def kind_of(quantity: str, known: Known = NONE) -> str:
-    """Return the filter that formats a metric; `num` if the metric is undeclared."""
+    """Return the name of the number format of a metric; `num` if it is not declared."""
     return quantity_of(quantity, known).kind
 
 
 def is_scale(quantity: str, known: Known = NONE) -> bool:
-    """Return whether a metric is on a ratio scale: its mean is geometric, its differences are ratios."""
+    """Return whether a metric is on a ratio scale.
+
+    The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
+    """
     return quantity_of(quantity, known).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table names and that have no `about`, once each, in order."""
+    """Yield the measured metrics that no table contains, in order and without repeats.
+
+    Metrics of families and metrics with an `about` field are excluded.
+
+    Args:
+        measured: names of the measured metrics.
+        known: metrics from the cards of the report.
+    """
     members = tuple(family.family for family in families(known))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, known)
@@ -553,7 +653,10 @@ def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
 
 
 def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
-    """Yield the measured scalars that a form shows as one number per run, RUN_SCALARS first."""
+    """Yield the measured metrics that a form shows as one number per run.
+
+    The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
+    """
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
     yield from other_metrics(measured, known)
@@ -571,16 +674,20 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def subject_of(quantity: str) -> str:
-    """Return scale, reference, depth or stability; for any other metric, its name."""
+    """Return the subject of a metric: scale, reference, depth or stability.
+
+    Return the name of the metric if it belongs to no subject in SUBJECTS.
+    """
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 
 def over_seeds(
     readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
 ) -> OverSeeds:
-    """Return the mean over seeds of a metric's (seed, reading) pairs: see mean_over.
+    """Return the mean of a metric over seeds, as computed by `mean_over`.
 
-    `average`, if given, replaces the metric's own mean.
+    `readings` are pairs of a seed and the reading of a run. `average` is `arithmetic` or `geometric`; if it is empty, the
+    declaration of the metric `quantity` decides.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
 

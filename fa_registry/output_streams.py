@@ -1,8 +1,8 @@
-"""Standard output and error that survive a closed pipe: the output ends, the work continues.
+"""Standard output and error streams that continue after a pipe has been closed.
 
 `fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code
-that prints next: a progress bar, a log message, a warning, a method's own `print`, or the interpreter itself at
-shutdown.
+that prints next. This code may be a progress bar, a log message, a warning, a `print` in a method, or the interpreter
+at shutdown. The streams of this module discard the further output instead, so the work continues.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from typing import TextIO
 
 
 def outlive_readers() -> None:
-    """Make standard output and error write to the null device after their reader has gone."""
+    """Make stdout and stderr continue after the reader has closed the pipe.
+
+    After the reader has closed the pipe, the streams write to the null device. A stream that a test or a notebook has
+    replaced stays unchanged.
+    """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if _is_standard(stream, descriptor):  # not replaced by a test or a notebook
@@ -25,18 +29,20 @@ def outlive_readers() -> None:
 
 
 def has_reader(stream: TextIO) -> bool:
-    """Return whether `stream` still has a reader, as far as the stream knows."""
+    """Return whether a stream still has a reader.
+
+    The result becomes false only after a write has failed because the reader has closed the pipe.
+    """
     raw = _raw(stream)
     return not (isinstance(raw, _OutlivingFile) and raw.is_abandoned)
 
 
 class _OutlivingFile(io.FileIO):
-    """A file descriptor that is redirected to the null device when its reader has gone."""
+    """File descriptor that is redirected to the null device when its reader has gone."""
 
     is_abandoned = False
 
     def write(self, data: bytes) -> int | None:
-        """Write like a file, but to the null device after the reader has gone."""
         try:
             return super().write(data)
         except OSError as error:
@@ -50,25 +56,25 @@ class _OutlivingFile(io.FileIO):
 
 
 def _is_abandoned(error: OSError, descriptor: int) -> bool:
-    """Return whether the reader of a pipe, or a terminal, has gone; false for a disk error."""
+    """Return whether an error means a closed pipe or terminal, and not a disk error."""
     if error.errno == errno.EPIPE:
         return True
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(descriptor).st_mode)
 
 
 def _raw(stream: TextIO | None) -> object:
-    """Return the file below a text stream; with PYTHONUNBUFFERED there is no buffer between them."""
+    """Return the unbuffered file of a text stream, also if PYTHONUNBUFFERED is set."""
     buffer = getattr(stream, "buffer", None)
     return getattr(buffer, "raw", buffer)
 
 
 def _is_standard(stream: TextIO | None, descriptor: int) -> bool:
-    """Return whether `stream` is Python's own text stream over `descriptor` and not replaced yet."""
+    """Return whether `stream` is Python's original text stream for `descriptor`."""
     return type(_raw(stream)) is io.FileIO and not stream.closed and stream.fileno() == descriptor
 
 
 def _outliving(stream: TextIO) -> TextIO:
-    """Return a text stream over the same descriptor, with the same encoding and buffering."""
+    """Return a new text stream with the same descriptor, encoding and buffering."""
     raw = _OutlivingFile(stream.fileno(), "wb", closefd=False)
     raw.name = stream.name
     return io.TextIOWrapper(

@@ -1,4 +1,4 @@
-"""The CPU cores that this process may use, and work that is shared between them."""
+"""Number of usable CPU cores, and a parallel loop over copies of the process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,25 @@ MOST = 8  # number of processes; each may need as much memory as this process
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use; without CPU affinity, all cores."""
+    """Return the number of CPU cores that this process may use.
+
+    On a system without CPU affinity, this is the number of all cores.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Call work(item) for every item, in parallel forked copies if that is safe and saves time.
+    """Call work(item) for every item, in parallel if that is safe and saves time.
 
-    Items that a copy did not finish are repeated in this process. Exceptions of `work` are therefore raised here, and a
-    killed copy only costs time. A copy reads this process's memory, so nothing is sent to it. Its own memory is lost,
-    so `work` must write its results to files. `work` may be repeated.
+    The parallel processes are forked copies of this process. A copy inherits the memory of this process, so no data are sent
+    to the copy. Results that a copy keeps in memory are lost, so `work` must write its results to files. If a copy fails or
+    is killed, this process repeats the items of the copy. Therefore `work` may be called twice for an item, and exceptions
+    of `work` are raised in this process.
+
+    Args:
+        work: function to call; a second call for the same item must be harmless.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]
@@ -53,14 +60,14 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
 
 
 def _may_be_copied() -> bool:
-    """Return whether this process may be forked; a daemon may have no children."""
+    """Return whether a fork of this process is safe."""
     # a copy has only the calling thread, so a lock of another thread (even one unknown to `threading`) stays locked
     alone = _thread._count() == 0
     return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
 def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[multiprocessing.Process]:
-    """Start one copy per share; fewer if the system allows no more processes."""
+    """Start one forked copy per share, or fewer copies if the system allows no more."""
     copies: list[multiprocessing.Process] = []
     frozen = gc.get_freeze_count()  # objects that the caller froze stay frozen
     if not frozen:  # garbage collection in a copy would otherwise touch, and so duplicate, all inherited memory
@@ -74,7 +81,11 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
                 process.start()
             copies.append(process)
     except OSError as error:  # not enough memory or processes
-        LOG.info("%s: this process does the work of %d more processes", error, len(shares) - len(copies))
+        LOG.info(
+            "%s: %d parallel processes could not be started, so this process does their work",
+            error,
+            len(shares) - len(copies),
+        )
     finally:
         if not frozen:
             gc.unfreeze()

@@ -1,12 +1,13 @@
-"""Catalogs of plug-ins: the plug-ins of one kind by name, built in or from another package.
+"""Catalogs that find and import the plug-ins of each kind by name.
 
-A built-in plug-in is one file in its kind's folder that binds `PLUGIN`; its name is the file's name. A third-party
-plug-in is an entry point in the group `fa_registry.<family>`. Plug-ins are imported on first use. A broken plug-in
-affects only code that uses it, and its import has a time limit.
+A built-in plug-in is one file in the folder of its kind. The file binds `PLUGIN`, and the file name is the plug-in's
+name. A third-party plug-in is an entry point in the group `fa_registry.<family>`, where `<family>` is the plug-in kind.
+A plug-in is imported on first use. A plug-in that fails to import affects only the code that uses it, and the import has
+a time limit.
 
-Every run records the code of its plug-ins. For a built-in plug-in this is the version on its card, which must be raised
-whenever its numbers change (tests/golden.json checks this). For a third-party plug-in it is the digest of its source,
-which needs no maintenance.
+Every run records which code its plug-ins had. For a built-in plug-in this record is the version on its card. The author
+must raise this version if the plug-in's results change (tests/golden.json checks this). For a third-party plug-in the
+record is a digest of its source, so its author does not have to maintain a version.
 """
 
 from __future__ import annotations
@@ -40,14 +41,19 @@ LEFT_OUT = "__pycache__"  # not part of a package's digest, because Python write
 
 
 class ImportHangs(PluginError):
-    """Error for a third-party plug-in whose import was abandoned."""
+    """Error for a third-party plug-in whose import exceeded the time limit."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a plug-in is: `module` to import, its `attribute`, the `file` to show, its distribution.
+    """Location of a plug-in in the installed packages.
 
-    `package` and `version` are empty for a built-in plug-in.
+    Args:
+        module: module to import.
+        attribute: name of the plug-in in the module.
+        file: file that messages mention.
+        package: distribution that contains the plug-in; empty for a built-in plug-in.
+        version: version of that distribution; empty for a built-in plug-in.
     """
 
     module: str
@@ -63,7 +69,11 @@ class Location:
 
 @dataclass(frozen=True)
 class Fault:
-    """A third-party plug-in that cannot be used; `why` is the message of the error on use."""
+    """A third-party plug-in that cannot be used.
+
+    Args:
+        why: message of the error that a use of the plug-in raises.
+    """
 
     name: str
     file: str
@@ -71,14 +81,14 @@ class Fault:
 
 
 class Catalog:
-    """The plug-ins of one kind, e.g. Catalog("methods", "method", Method).
+    """All plug-ins of one kind, for example Catalog("methods", "method", Method).
 
     Args:
         family: name of the plug-in kind.
         singular: noun for one plug-in in messages.
-        kind: class of the plug-ins.
-        home: package of the built-in plug-ins, by default `family`.
-        card: class of their `card`.
+        kind: required class of each plug-in.
+        home: subpackage with the built-in plug-ins, by default `family`.
+        card: required class of each plug-in's `card` attribute.
     """
 
     def __init__(self, family: str, singular: str, kind: type | None = None, home: str = "", card: type | None = None):
@@ -96,30 +106,45 @@ class Catalog:
         return sorted(self._locations)
 
     def builtin_names(self) -> list[str]:
-        """Return the names of the built-in plug-ins, sorted, without reading the installed packages."""
+        """Return the sorted names of the built-in plug-ins.
+
+        This method does not read the metadata of installed packages.
+        """
         return sorted(path.stem for path in self._files())
 
     def third_party(self) -> list[str]:
-        """Return the names of the third-party plug-ins, sorted; imports nothing."""
+        """Return the sorted names of the third-party plug-ins without importing them."""
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
-        """Return name → plug-in of the built-in plug-ins, sorted; runs no third-party code."""
+        """Return name → plug-in for all built-in plug-ins, sorted by name.
+
+        This method runs no third-party code.
+        """
         return {name: self.get(name) for name in self.names() if self._locations[name].is_builtin}
 
     def has_failed(self, name: str) -> bool:
-        """Return whether this process has found that the plug-in cannot be used."""
+        """Return whether an earlier use of the plug-in failed in this process."""
         return name in self._failed
 
     def location(self, name: str) -> Location:
-        """Return where the plug-in is. Raises UnknownName with the nearest name."""
+        """Return the location of a plug-in.
+
+        Raises:
+            UnknownName: no plug-in has this name; the message contains the most similar name.
+        """
         locations = self._locations
         if name not in locations:
             raise UnknownName(self.singular, name, locations)
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in. Raises UnknownName, or PluginError if it cannot be used."""
+        """Import and return the plug-in with this name.
+
+        Raises:
+            UnknownName: no plug-in has this name.
+            PluginError: the plug-in cannot be used.
+        """
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]
@@ -130,10 +155,14 @@ class Catalog:
             raise
 
     def members(self) -> dict[str, Any]:
-        """Return name → plug-in, sorted, of all plug-ins that can be used.
+        """Import all plug-ins and return name → plug-in, sorted by name.
 
-        Each third-party plug-in that cannot be used is logged once as a warning and left out. Raises ImportHangs if an
-        import takes too long: it may succeed another time, and the set of diagnostics must not depend on chance.
+        A third-party plug-in that cannot be used is left out, and one warning is logged.
+
+        Raises:
+            RegistryError: a built-in plug-in cannot be used.
+            ImportHangs: the import of a plug-in exceeded the time limit. Such a plug-in is not left out, because a later import
+                may succeed and the set of plug-ins must not depend on chance.
         """
         found = {}
         for name in self.names():
@@ -143,7 +172,7 @@ class Catalog:
                 if self.location(name).is_builtin or isinstance(error, ImportHangs):
                     raise
                 if name not in self._told:
-                    LOG.warning("left out: %s", error)
+                    LOG.warning("plug-in left out: %s", error)
                 self._told.add(name)
         return found
 
@@ -154,14 +183,25 @@ class Catalog:
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, why: str) -> None:
-        """Make every later use of a plug-in raise a PluginError, because it failed in another process."""
+        """Make every later use of a plug-in raise PluginError.
+
+        The caller uses this method if the plug-in failed in another process.
+
+        Args:
+            why: last part of the error message.
+        """
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
-        """Return what identifies the plug-in's code. Raises PluginError if the source is not found.
+        """Return the data that identify the code of a plug-in.
 
-        This is {version} of the card for a built-in plug-in, else {package, version, digest, files}. `files` = "all"
-        means that the digest covers all files; older releases used only the Python files.
+        Returns:
+            For a built-in plug-in, `version` from its card. For a third-party plug-in, `package`, `version`, `digest` and
+            `files`. `files` = "all" means that the digest includes all files of the package. Older releases included only the
+            Python files.
+
+        Raises:
+            PluginError: the source of the plug-in is not found.
         """
         location = self.location(name)
         if location.is_builtin:
@@ -170,7 +210,11 @@ class Catalog:
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
     def recorded_digest(self, name: str, files: str) -> str:
-        """Return the current digest of a third-party plug-in over the files that a run recorded."""
+        """Return the current source digest of a third-party plug-in.
+
+        Args:
+            files: value of `files` that a run recorded; "all" includes all files, any other value only the Python files.
+        """
         return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
     def _member(self, name: str, location: Location) -> Any:
@@ -185,7 +229,7 @@ class Catalog:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
         if member is None:
-            raise PluginError(f"{what}: {location.file} binds no {location.attribute}")
+            raise PluginError(f"{what}: {location.file} defines no {location.attribute}")
         place = f"{location.module}:{location.attribute}"
         if self.kind is not None and not isinstance(member, self.kind):
             raise PluginError(f"{what}: {place} is {_unlike(member, self.kind)}")
@@ -208,14 +252,16 @@ class Catalog:
         return found
 
     def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in."""
+        """Add a third-party plug-in to `found`, or record the conflict of names."""
         known = found.setdefault(name, location)
         if (known.module, known.attribute) == (location.module, location.attribute):
             return
         place = f"{location.file} ({location.module}:{location.attribute})"
         # on a name conflict the built-in plug-in wins; two third-party plug-ins are both refused
         if known.is_builtin:
-            why = f"{self.singular} {name!r}: {place} is not used: {known.file} has that name; rename the entry point"
+            why = (
+                f"{self.singular} {name!r}: {place} is not used: {known.file} has the same name; rename the entry point"
+            )
             self._shadowed.append(Fault(name, location.file, why))
             LOG.warning("%s", why)
         else:
@@ -228,7 +274,7 @@ def _unlike(value: object, wanted: type) -> str:
 
 
 def _location(point: importlib.metadata.EntryPoint) -> Location:
-    """Return the location that an entry point names; errors in it are reported on import."""
+    """Return the location of an entry point, even if the entry point is faulty."""
     try:
         module, attribute = point.module, point.attr
     except AttributeError:  # the entry point does not have the form module:attribute
@@ -240,13 +286,13 @@ def _location(point: importlib.metadata.EntryPoint) -> Location:
 
 
 def _file_of(module: str) -> str:
-    """Return the module's file, or its name if no file is found; imports nothing, not even parents."""
+    """Return the file of a module without importing it, or the module name if unknown."""
     specification = _specification(module)
     return (specification and specification.origin) or module
 
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Return the module's spec like importlib.util.find_spec, but without importing parent packages."""
+    """Return a module's spec like importlib.util.find_spec, without importing parents."""
     top, *rest = module.split(".")
     try:
         specification = importlib.util.find_spec(top)
@@ -261,7 +307,7 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _foreign(what: str, location: Location) -> ModuleType:
-    """Import another package's module in a separate thread, or raise its error or ImportHangs."""
+    """Import a third-party module in a thread; raise ImportHangs after MOST_SECONDS."""
 
     # A slow import logs a warning. After MOST_SECONDS the import is abandoned, but its thread continues until the process
     # ends. `os._exit` in the module does not end this process.
@@ -282,14 +328,14 @@ def _foreign(what: str, location: Location) -> ModuleType:
         loading.start()
         loading.join(SLOW_SECONDS)
         if not outcome:
-            LOG.warning("%s: importing %s takes long; Ctrl-C ends it", what, location.file)
+            LOG.warning("%s: the import of %s takes long; press Ctrl-C to stop it", what, location.file)
             loading.join(MOST_SECONDS - SLOW_SECONDS)
     finally:
         os._exit = genuine
     if not outcome:
-        without = f"`pip uninstall {shlex.quote(location.package)}` removes it"
+        without = f"`pip uninstall {shlex.quote(location.package)}` removes the package"
         raise ImportHangs(
-            f"{what}: importing {location.file} took {MOST_SECONDS:.0f} seconds and was abandoned; {without}"
+            f"{what}: the import of {location.file} was stopped after {MOST_SECONDS:.0f} seconds; {without}"
         )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
@@ -298,14 +344,15 @@ def _foreign(what: str, location: Location) -> ModuleType:
 
 @cache  # imported code does not change while a process runs, even if its files do
 def source_digest(module: str, all_files: bool = False) -> str:
-    """Return the SHA-256 over path and bytes of the .py files of the module's top-level package.
+    """Return the SHA-256 (hex) of the source files of a module's top-level package.
 
-    All these files count, because it is not known which of them a plug-in will use. Other packages that the module
-    imports are not included. A module without a package is one file.
+    The digest includes the relative path and the bytes of each file. All files of the package are included, because it is
+    not known which of these files a plug-in will use. Other packages that the module imports are excluded. A module without
+    a package is one file.
 
     Args:
-        all_files: use every file, because a rule may be in a JSON file or a compiled module. Links are not followed:
-            only the name of the target counts.
+        all_files: include every file instead of only .py files, because a JSON file or a compiled module may also
+            influence results. For a link, only the path of its target is included.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):
@@ -320,14 +367,16 @@ def source_digest(module: str, all_files: bool = False) -> str:
 
 
 def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
-    """Yield (path within the package, path here); for a namespace package only the module's part."""
+    """Yield (path within the package, path on this machine) of each source file."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         specification = _specification(".".join(parts[:count]))
         if specification is not None and specification.origin:
             break
     else:
-        raise PluginError(f"the source of the module {module!r} cannot be found, so a run could not record its code")
+        raise PluginError(
+            f"the source code of the module {module!r} cannot be found, so a run cannot record which code it used"
+        )
     folders = specification.submodule_search_locations
     if folders is None:
         yield Path(specification.origin).name, Path(specification.origin)
@@ -337,7 +386,7 @@ def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
-    """Yield every regular file and every link below a folder, except for Python's caches."""
+    """Yield every regular file and every link below a folder, except in `__pycache__`."""
     for inside, folders, names in os.walk(folder):
         linked = [name for name in folders if os.path.islink(os.path.join(inside, name))]
         folders[:] = [name for name in folders if name != LEFT_OUT and name not in linked]

@@ -1,8 +1,9 @@
-"""Marks that name the process to which a file, folder or run belongs.
+"""Process marks: which process owns a temporary file, a folder or a run.
 
-With these marks, stale files of dead processes can be recognised and removed. A run's tag names its process as
-`host:pid:start:namespace`. A temporary file or folder has the mark in its name, so it has an owner from the moment it
-exists. A pid alone is not enough: pids are reused, and each container counts from 1.
+With these marks, the package can recognise and remove stale files of dead processes. The tag of a run identifies its
+process as `host:pid:start:namespace`. The name of a temporary file or folder contains the mark, so the owner is known
+from the moment of creation. A pid alone does not identify a process, because pids are reused and each container starts
+its pids at 1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SERVERS = "pymp-*"  # temporary folders of multiprocessing; this package adds a 
 
 
 def process_tag() -> str:
-    """Return the tag of this process for the runs that it writes."""
+    """Return the tag that identifies this process in the runs that it writes."""
     return ":".join((platform.node(), str(os.getpid()), str(_started(os.getpid())), _namespace()))
 
 
@@ -39,31 +40,42 @@ def is_here(tag: str) -> bool:
 
 
 def is_dead(tag: str) -> bool:
-    """Return whether the process of a tag is known to be dead; false if it is on another machine."""
+    """Return whether the process of a tag has certainly ended.
+
+    The result is false if the process is on another machine.
+    """
     _, pid, start = (*tag.split(":"), "", "")[:3]
     known = is_here(tag) and bool(PID.fullmatch(pid))
     return known and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
 
 
 def owner_suffix() -> str:
-    """Return the mark of this process for a file name."""
+    """Return the mark of this process for use in a file name."""
     return f".{_host()}.{os.getpid():x}.{_started(os.getpid()):x}."
 
 
 def is_abandoned(name: str) -> bool:
-    """Return whether a name has the mark of a process that is known to be dead."""
+    """Return whether a file name contains the mark of a process that has ended.
+
+    The result is false if the process is on another machine.
+    """
     marked = MARK.search(name)
     return bool(marked) and marked[1] == _host() and not _lives(int(marked[2], 16), int(marked[3], 16))
 
 
 def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
-    """Create a folder of this process in the temporary folder or in `parent`."""
+    """Create a temporary folder whose name contains the mark of this process.
+
+    Args:
+        prefix: start of the folder name.
+        parent: parent folder, by default the temporary folder of the system.
+    """
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_suffix()}", dir=parent))
 
 
 @contextmanager
 def temp_dir(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Create a folder as `create_temp_dir` and remove it on exit."""
+    """Create a folder like `create_temp_dir`, and remove it after the `with` block."""
     made = create_temp_dir(prefix, parent)
     try:
         yield made
@@ -72,19 +84,22 @@ def temp_dir(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def abandoned(parent: Path, pattern: str) -> list[Path]:
-    """Return the files in `parent` that match the pattern and belong to dead processes."""
+    """Return the files in `parent` that match `pattern` and belong to ended processes."""
     return sorted(path for path in parent.glob(pattern) if is_abandoned(path.name))
 
 
 def abandoned_folders() -> list[Path]:
-    """Return the temporary folders of dead processes and of their process servers."""
+    """Return the temporary folders of ended processes and of their process servers."""
     place = Path(tempfile.gettempdir())
     servers = {path.parent for path in abandoned(place, f"{SERVERS}/{PREFIX}*")}
     return [path for path in (*abandoned(place, f"{PREFIX}*"), *sorted(servers)) if not path.is_symlink()]
 
 
 def abandoned_processes() -> list[int]:
-    """Return the pids of process servers and workers whose owner is dead; empty except on Linux."""
+    """Return the pids of process servers and workers whose owner process has ended.
+
+    The result is empty on systems other than Linux.
+    """
     pids = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # the process belongs to another user or has just ended
@@ -95,7 +110,7 @@ def abandoned_processes() -> list[int]:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or folder as far as possible and ignore errors."""
+    """Remove a file or folder as far as possible, and ignore errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -110,14 +125,14 @@ def _host() -> str:
 
 @functools.cache
 def _namespace() -> str:
-    """Return the process namespace: the same pid is another process in another container."""
+    """Return the pid namespace of this process, or an empty string without /proc."""
     with suppress(OSError):  # not every system has /proc
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     return ""
 
 
 def _lives(pid: int, start: int) -> bool:
-    """Return whether this process runs and is not a later one with the same pid; a zombie does not run."""
+    """Return whether the process with this pid and start time still runs."""
     state, started = _status(pid)
     return state not in "ZX" and (start == started or 0 in (start, started))
 
@@ -127,7 +142,7 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return state (X: no such process) and start (ticks since boot; 0: not reported) of a process."""
+    """Return state (X: no such process) and start in ticks after boot (0: unknown)."""
     with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -16,7 +16,11 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return (commit, dirty) of the checkout, None for an unknown `dirty`; NOT_A_CHECKOUT for a wheel."""
+    """Return the git commit of this source checkout and whether it has local changes.
+
+    Returns:
+        (commit, dirty). `dirty` is None if it is unknown. For an installed wheel, `commit` is NOT_A_CHECKOUT.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None
@@ -29,7 +33,7 @@ def commit() -> tuple[str, bool | None]:
 
 @cache  # reading the metadata of the packages takes 20 ms
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of each installed package of PACKAGES."""
+    """Return the versions of Python and of the installed packages in PACKAGES."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -40,12 +44,21 @@ def versions() -> dict[str, str]:
 
 
 def hardware(gpu: str = "") -> dict[str, Any]:
-    """Return the machine class: architecture, processor, cores, and the GPU's name if one was used."""
+    """Return the machine's architecture, processor, number of cores, and GPU.
+
+    Args:
+        gpu: name of the GPU; empty if no GPU was used.
+    """
     return {"machine": platform.machine(), "cpu": _processor(), "cores": os.cpu_count() or 0, "gpu": gpu or "none"}
 
 
 def collect(threads: int, gpu: str = "") -> dict[str, Any]:
-    """Return all provenance in one mapping, as written to provenance.json."""
+    """Return all provenance data, as written to provenance.json.
+
+    Args:
+        threads: number of threads that the run used.
+        gpu: name of the GPU; empty if no GPU was used.
+    """
     head, dirty = commit()
     return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 

@@ -1,7 +1,7 @@
-"""Safe reading of untrusted files: regular files only, no path traversal, size limits.
+"""Safe access to untrusted files: only regular files of limited size, no links.
 
 A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
-Files of a store are opened only through this module.
+Therefore the package opens files of a store only through this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of f
 
 
 class UnreadableFile(IntegrityError):
-    """A file that exists but cannot or must not be read; `reason` is a phrase such as "is a link"."""
+    """Error for a file that is missing, cannot be read, or must not be read.
+
+    Args:
+        reason: last part of the message, after the path, such as "is a link".
+    """
 
     def __init__(self, path: Path, reason: str):
         self.path = path
@@ -36,10 +40,11 @@ class UnreadableFile(IntegrityError):
 def read_file(path: Path, limit: int = RECORD) -> bytes:
     """Return the bytes of a regular file of at most `limit` bytes.
 
-    The function never blocks. It refuses a link as the last part of the path.
+    The function never blocks. If the path is a link, the function refuses to read the file.
 
     Raises:
-        UnreadableFile: also if there is no file; the cause is FileNotFoundError in that case.
+        UnreadableFile: the file is missing or cannot be read, is no regular file, or is too large. If the file is missing,
+            the cause of the error is FileNotFoundError.
     """
     with open_file(path, limit) as stream:
         data = stream.read(limit + 1)  # the size before is not reliable: 0 in /proc, and files may grow
@@ -49,23 +54,41 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file that may be too large for memory. Raises the errors of `read_file`."""
+    """Open a regular file for binary reading, also if it is too large for memory.
+
+    Args:
+        path: path of a file, not of a link.
+        limit: maximum size of the file in bytes.
+
+    Raises:
+        UnreadableFile: see `read_file`.
+    """
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """Return the path if it is a regular file of at most `limit` bytes, for libraries that open by name."""
+    """Return `path` after checking that it is a readable regular file.
+
+    Use this check before a library opens the file by its name.
+
+    Args:
+        path: path of a file, not of a link.
+        limit: maximum size of the file in bytes.
+
+    Raises:
+        UnreadableFile: see `read_file`.
+    """
     os.close(_opened(path, limit))
     return path
 
 
 class _ShortReads(io.BufferedReader):
-    """A file whose reads are limited to ONE_READ bytes."""
+    """Binary file whose single reads are limited to ONE_READ bytes."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read `size` bytes, by default up to ONE_READ. Raise BadZipFile if `size` is larger than ONE_READ."""
+        """Read at most `size` bytes; raise BadZipFile if `size` is larger than ONE_READ."""
         if size is not None and size > ONE_READ:
-            raise zipfile.BadZipFile(f"its list of files has more than {ONE_READ:,} bytes")
+            raise zipfile.BadZipFile(f"the list of files in the zip archive has more than {ONE_READ:,} bytes")
         return super().read(ONE_READ if size is None or size < 0 else size)
 
 
@@ -78,7 +101,7 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
         limit: maximum size of the archive in bytes.
 
     Raises:
-        UnreadableFile: as `read_file`.
+        UnreadableFile: see `read_file`.
         zipfile.BadZipFile: the file is no zip archive, or its list of files has more than ONE_READ bytes.
     """
     with _ShortReads(io.FileIO(_opened(path, limit))) as stream, zipfile.ZipFile(stream) as archive:
@@ -86,7 +109,10 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Return the target of a path that the user typed; unlike paths in a store, it may be a link."""
+    """Return the link target of a path that the user typed.
+
+    A path that the user typed may be a link. A path in a store must not be a link.
+    """
     try:
         return Path(os.path.realpath(path))
     except ValueError:  # not a valid file name: the error on opening gives the reason
@@ -94,9 +120,17 @@ def resolve_user_path(path: Path) -> Path:
 
 
 def join_safely(folder: Path, name: str) -> Path:
-    """Return `folder`/`name` for a relative name with /; the file itself may be missing.
+    """Return `folder`/`name` after checking that the path stays inside the folder.
 
-    Raises UnreadableFile if `name` is absolute or contains `..`, or for any link: its target may be replaced later.
+    The file itself may be missing.
+
+    Args:
+        folder: trusted folder.
+        name: relative path with `/` as separator.
+
+    Raises:
+        UnreadableFile: `name` is absolute or contains `..`, or a part of the path below `folder` is a link. Links are
+            refused because another program may change their target later.
     """
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -110,20 +144,27 @@ def join_safely(folder: Path, name: str) -> Path:
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """Return `folder`/`name` if it is a regular file, None if missing. Raises UnreadableFile otherwise."""
+    """Return `folder`/`name` if it is a regular file, or None if it is missing.
+
+    Raises:
+        UnreadableFile: the path exists but is no regular file, or `join_safely` refuses it.
+    """
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
 
 
 def folder_size(folder: Path) -> int:
-    """Return the size of all files below a folder, in bytes; links are not followed."""
+    """Return the size of all files below a folder in bytes, without following links."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def copy_into(folder: Path, source: Path) -> None:
-    """Copy every file below `source` to its place below `folder`; existing files are replaced.
+    """Copy every file below `source` to the same relative path below `folder`.
 
-    Raises UnreadableFile if a folder in the path is a link; nothing is written through links.
+    Existing files are replaced. Nothing is written through a link.
+
+    Raises:
+        UnreadableFile: a folder in a target path is a link.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():
@@ -151,7 +192,7 @@ def _opened(path: Path, limit: int) -> int:
     if not stat.S_ISREG(status.st_mode):
         reason = "is no regular file"
     elif status.st_size > limit:
-        reason = f"has {status.st_size:,} bytes, and no such file has more than {limit:,}"
+        reason = f"has {status.st_size:,} bytes, expected at most {limit:,}"
     if reason:
         os.close(descriptor)
         raise UnreadableFile(path, reason)

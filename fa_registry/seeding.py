@@ -1,6 +1,7 @@
-"""Independent random generators by name, all derived from one integer seed.
+"""Independent random generators, each derived from one integer seed and a name.
 
-Two methods with the same seed share initial weights ("init"), data order and augmentation: their runs are paired.
+Two methods with the same seed have the same initial weights ("init"), data order and augmentation. Therefore the runs of
+two methods can be compared in pairs.
 """
 
 from __future__ import annotations
@@ -18,20 +19,37 @@ STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", 
 
 
 def derive(seed: int, stream: str) -> int:
-    """Return a 63-bit seed for a named stream; seeds of different streams or runs are unrelated."""
+    """Return a 63-bit seed for a named random stream.
+
+    The seeds of different streams, or of different runs, are statistically independent.
+    """
     digest = hashlib.sha256(f"fa_registry/{seed}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator of `stream`; weights and feedback use the CPU to be equal on all devices."""
+    """Return a new random generator for a named stream.
+
+    Weights and feedback are drawn on the CPU, so they are equal on all devices.
+
+    Args:
+        seed: seed of the run.
+        stream: one of STREAMS.
+        device: device of the generator.
+
+    Raises:
+        ValueError: the stream is not in STREAMS.
+    """
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")
     return torch.Generator(device).manual_seed(derive(seed, stream))
 
 
 def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Layer:
-    """Return layer(*arguments, **options) with undrawn weights; the random state is unchanged."""
+    """Return layer(*arguments, **options) without changing the global random state.
+
+    The caller must overwrite the weights of the layer, because these weights do not depend on the seed of the run.
+    """
     # torch's skip_init uses the meta device: five times as slow, and its first call imports sympy, 0.35 s
     with torch.random.fork_rng(devices=[]):
         return layer(*arguments, **options)

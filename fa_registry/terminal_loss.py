@@ -1,7 +1,7 @@
-"""The terminal loss ℓ_i of a sample, its error e and its target row.
+"""The terminal loss ℓ_i of a sample, its output error e, and its target row.
 
-For labels (N,) of class numbers the loss is the cross entropy of the softmax, for targets (N, C) of values it is ½‖z −
-y‖². All code that needs a loss uses this module, so the labels of a data set determine the loss.
+For class numbers (N,) the loss is the cross entropy of the softmax. For target values (N, C) the loss is ½‖z − y‖². All
+code that needs a loss uses this module, so the labels of a data set determine the loss.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ from torch import Tensor, nn
 from fa_registry.errors import UsageError
 
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
-NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
+NO_TOKENS = "token prediction, with one target per position of a sequence, is not supported"
 
 
 def is_regression(labels: Tensor) -> bool:
-    """Return whether labels are target values (N, C) rather than class numbers (N,)."""
+    """Return whether labels are target values (N, C) and not class numbers (N,)."""
     return labels.is_floating_point()
 
 
 def check_shapes(outputs: Tensor, labels: Tensor) -> None:
-    """Raise UsageError unless there is one target per sample.
+    """Check that there is one target per sample.
 
-    With outputs (N, T, V), T = V and labels (N, T), torch's cross entropy takes the positions for classes without an error.
+    Without this check, torch's cross entropy accepts outputs (N, T, V) with labels (N, T) if T = V, and confuses positions
+    with classes.
+
+    Args:
+        outputs: z, (N, C).
+        labels: class numbers (N,) or target values (N, C).
+
+    Raises:
+        UsageError: the shapes do not match.
     """
     if outputs.dim() != 2 or labels.shape != (outputs.shape if is_regression(labels) else outputs.shape[:1]):
         raise UsageError(
@@ -33,7 +41,15 @@ def check_shapes(outputs: Tensor, labels: Tensor) -> None:
 
 
 def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return ℓ_i, (N,), from outputs z (N, C); raise UsageError as `check_shapes`."""
+    """Return the loss ℓ_i of each sample, (N,).
+
+    Args:
+        outputs: z, (N, C).
+        labels: class numbers (N,) or target values (N, C).
+
+    Raises:
+        UsageError: the shapes do not match, see `check_shapes`.
+    """
     check_shapes(outputs, labels)
     if is_regression(labels):
         return (outputs - labels).square().sum(dim=1) / 2
@@ -41,7 +57,15 @@ def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return onehot(y), or y itself, (N, C) in the outputs' type; raise UsageError as `check_shapes`."""
+    """Return the target rows, (N, C): onehot(y) for class numbers, y for values.
+
+    Args:
+        outputs: z, (N, C); its dtype is the dtype of the result.
+        labels: class numbers (N,) or target values (N, C).
+
+    Raises:
+        UsageError: the shapes do not match, see `check_shapes`.
+    """
     check_shapes(outputs, labels)
     if is_regression(labels):
         return labels.to(outputs.dtype)
@@ -49,12 +73,14 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y.
+    """Return the output error e = ∂ℓ_i/∂z_i, (N, C).
+
+    The error is softmax(z) − onehot(y) for class numbers, and z − y for target values.
 
     Args:
-        outputs: z (N, C).
-        labels: class numbers (N,) or values (N, C).
-        targets: the result of target_rows, if the caller has it.
+        outputs: z, (N, C).
+        labels: class numbers (N,) or target values (N, C).
+        targets: result of `target_rows`, if the caller has already computed it.
     """
     predicted = outputs if is_regression(labels) else outputs.softmax(dim=1)
     return predicted - (target_rows(outputs, labels) if targets is None else targets)

@@ -1,7 +1,7 @@
-"""Sanitising of untrusted text for display: no hidden characters, no injected lines, no passwords.
+"""Removal of hidden characters, extra lines and passwords from untrusted text.
 
-Names come from other people's stores, files and packages. ESC and C1 characters can move the cursor of a terminal and
-delete its text. Bidirectional overrides reorder a line. With a line end, a name can imitate a line of this program.
+Names come from stores, files and packages of other people. ESC and C1 characters can move the cursor of a terminal and
+delete its text. Bidirectional overrides reorder a line. A name with a line end can imitate a message of this program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for 
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    """Return a pattern of passwords in the addresses of stores; its groups match the text before them."""
     # A password is before the host or has a name. In addresses of databases it may contain / and ?, as SQLAlchemy reads
     # them. `sign` is the pattern of a password's character, except for / ? and @.
     return re.compile(
@@ -36,17 +35,23 @@ PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # a JSON text ends a
 
 
 def escape_control(text: str) -> str:
-    """Return the text without passwords, and with hidden characters as ⟨U+202E⟩; tabs and line ends stay."""
+    """Return the text without passwords and with hidden characters made visible.
+
+    A hidden character becomes a code such as ⟨U+202E⟩. Tabs and line ends stay.
+    """
     return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 
 def escape_to_one_line(text: str) -> str:
-    """Return the text as `escape_control`, with spaces for line ends and tabs."""
+    """Return the text like `escape_control`, with spaces for line ends and tabs."""
     return re.sub(r"[\t\n]+", " ", escape_control(text))
 
 
 def escape_message(text: str) -> str:
-    """Return a text of several lines as `escape_control`, with all lines but the first indented."""
+    """Return a text of several lines like `escape_control`, for a log or terminal.
+
+    All lines after the first line are indented, so these lines cannot imitate a new message.
+    """
     first, *others = escape_control(text).replace("\t", " ").split("\n")
     return "\n".join([first, *(line if line.startswith(INDENT) or not line else INDENT + line for line in others)])
 
@@ -57,21 +62,24 @@ def json_text(text: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return the text without the passwords in its addresses."""
+    """Return the text with each password in an address replaced by `…`."""
     return PASSWORD.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def json_without_password(text: str) -> str:
-    """Return JSON without the passwords in its addresses; quotation marks in JSON texts are escaped."""
+    """Return JSON text with each password in an address replaced by `…`.
+
+    Use this function instead of `without_password` for JSON text, because quotation marks are escaped in JSON strings.
+    """
     return PASSWORD_IN_JSON.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def name_problem(name: str) -> str:
-    """Return why a new object must not have this name; empty if the name is allowed."""
+    """Return why a new object must not have this name, or an empty string."""
     if len(name) > LONGEST:
         return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
     if not name.strip() or escape_to_one_line(name) != name:
-        return f"expected a name of visible characters, without control or direction characters, found {name!r}"
+        return f"expected a name of visible characters, without control or text direction characters, found {name!r}"
     return ""
 
 

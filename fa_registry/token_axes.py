@@ -1,8 +1,9 @@
-"""States with positions: vectors (N, D), tokens (N, T, D), or maps (N, D, H, W).
+"""Means, sums and broadcasts over the positions of a state.
 
-For a state with P positions, a method may return one vector c per sample, (N, D). This is the credit of the position
-average (credit.md §2). Every position then gets c/P: the inner products of c with the average and of c/P with the whole
-state are equal.
+A state consists of vectors (N, D) without positions, tokens (N, T, D), or maps (N, D, H, W). For a state with P
+positions, a method may return one credit vector c per sample, (N, D). This vector is the credit of the mean over
+positions (credit.md §2). Every position then receives c/P. Therefore the inner product of c with the mean equals the
+inner product of c/P with the complete state.
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ from fa_registry.deprecated_names import aliases
 
 
 def features(state: Tensor) -> int:
-    """Return D, the number of features."""
+    """Return the number of features, D."""
     return state.shape[1] if state.dim() == 4 else state.shape[-1]
 
 
 def mean_over_positions(state: Tensor) -> Tensor:
-    """Return the mean over positions, (N, D)."""
+    """Return the mean of a state over its positions, (N, D)."""
     return state if state.dim() == 2 else state.mean(dim=_axes(state))
 
 
 def sum_over_positions(gradient: Tensor) -> Tensor:
-    """Return the gradient of the position average, (N, D): the average moves by δ if all positions do."""
+    """Return the gradient of the mean over positions, (N, D), as a sum over positions.
+
+    The sum is correct because the mean moves by δ if every position moves by δ.
+    """
     return gradient if gradient.dim() == 2 else gradient.sum(dim=_axes(gradient))
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """Return c/P at every position of `state`; a credit c that has positions is returned unchanged."""
+    """Return c/P at every one of the P positions of `state`.
+
+    A credit c that already has positions is returned unchanged.
+    """
     if credit.dim() == state.dim():
         return credit
     axes = _axes(state)

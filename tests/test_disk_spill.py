@@ -100,7 +100,7 @@ def test_without_room_they_stay_in_memory_and_it_is_said_once(tmp_path, monkeypa
     laid = SpillFile().spill_all([word("one"), word("two")])
     assert laid == [word("one"), word("two")] and not any(map(lies, laid))
     (said,) = caplog.messages
-    assert "records stay in memory; set TMPDIR to a folder with more free space" in said
+    assert "records stay in memory; to use less memory, set TMPDIR to a folder with more free space" in said
 
 
 def test_a_full_disk_leaves_what_lies_there_readable(monkeypatch, caplog):

@@ -75,12 +75,12 @@ def test_the_digest_of_many_records_takes_the_memory_of_one():
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_not_finite_is_refused(number):
-    with pytest.raises(ValueError, match="a record must not contain .*; use Reading.of"):
+    with pytest.raises(ValueError, match="expected a finite number in a record, found .*; use Reading.of"):
         jsonio.canonical({"deep": [{"down": number}]})
 
 
 def test_an_object_that_is_no_record_is_refused():
-    with pytest.raises(TypeError, match="cannot write set as JSON"):
+    with pytest.raises(TypeError, match="expected a value that JSON can represent, found a set"):
         jsonio.encode({"a": {1, 2}})
 
 
@@ -113,7 +113,7 @@ def test_what_is_wrong_deeper_down_is_named_with_it():
 def test_thousands_of_problems_are_counted_and_not_listed():
     with pytest.raises(InvalidFields) as caught:
         jsonio.decode(Mapping[str, tuple[float, ...]], {"a": ["x"] * 1234}, "row")
-    assert len(caught.value.problems) == 101 and caught.value.problems[-1] == "and 1,134 more"
+    assert len(caught.value.problems) == 101 and caught.value.problems[-1] == "and 1,134 more problems"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_series_that_is_none_is_refused_without_printing_all_of_it():
 
 def test_a_machine_without_pydantic_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic", None)
-    with pytest.raises(UsageError, match="reading Inner needs pydantic, which is not installed: pip install"):
+    with pytest.raises(UsageError, match="pydantic is needed to read Inner, but is not installed: pip install"):
         jsonio.adapter(Inner)
 
 
@@ -177,8 +177,8 @@ def test_what_json_holds_beside_records_can_be_written_again():
         deep = [deep]
     for value, words in (
         (deep, "nested too deeply"),
-        ([math.inf], "a record must not contain inf"),
-        ({1}, "cannot write set"),
+        ([math.inf], "expected a finite number in a record, found inf"),
+        ({1}, "expected a value that JSON can represent, found a set"),
     ):
         with pytest.raises(InvalidFields, match=f"more.x: {words}"):
             jsonio.decode(Mapping[str, Mapping[str, Any]], {"more": {"x": value}})

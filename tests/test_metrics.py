@@ -98,7 +98,10 @@ def test_a_figure_is_written_by_its_quantity(quantity, kind):
 
 def test_a_member_of_a_family_has_its_words_and_its_own_name():
     member = quantity_of("feature_drift/embed.weight")
-    assert (member.symbol, member.words) == ("embed.weight", "drift of this parameter")
+    assert (member.symbol, member.words) == (
+        "embed.weight",
+        "relative distance of this parameter from its initial value",
+    )
 
 
 def test_a_card_of_a_later_release_is_read_as_far_as_it_is_known():

@@ -69,5 +69,5 @@ def test_a_closed_pipe_is_no_refusal_of_a_disk_and_a_full_disk_is():
     with pytest.raises(BrokenPipeError), refused("the disk"):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
     assert StoreRefusal("the disk", BrokenPipeError(errno.EPIPE, "Broken pipe")).kind == ""
-    with pytest.raises(StoreRefusal, match="the disk refuses: No space left on device"), refused("the disk"):
+    with pytest.raises(StoreRefusal, match="the disk reports an error: No space left on device"), refused("the disk"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -97,7 +97,7 @@ def test_a_plugin_of_another_kind_is_refused(entry_points, third_party):
 
 
 def test_a_missing_attribute_is_named(entry_points, third_party):
-    with pytest.raises(PluginError, match="their/method.py binds no NOTHING"):
+    with pytest.raises(PluginError, match="their/method.py defines no NOTHING"):
         entry_points(mine="their_method:NOTHING").get("mine")
 
 
@@ -203,7 +203,7 @@ def test_what_hangs_is_given_up_and_nobody_goes_on_as_if_it_were_not_there(entry
     try:
         for ask in (lambda: known.get("mine"), known.members):
             with pytest.raises(
-                PluginError, match=r"stuck.py took 0 seconds and was abandoned; `pip uninstall \w+` removes it"
+                PluginError, match=r"stuck.py was stopped after 0 seconds; `pip uninstall \w+` removes the package"
             ):
                 ask()
     finally:

@@ -1,1 +1,1 @@
-"""Adapters that call `track` from the callbacks of third-party trainers, one file per trainer."""
+"""Callbacks for third-party trainers that call `track`, one module per trainer."""

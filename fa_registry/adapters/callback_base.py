@@ -1,4 +1,4 @@
-"""Following: one run of `track` that a trainer's callbacks begin, continue and end."""
+"""Common base of the trainer callbacks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from fa_registry.workflows.track import TrackedRun, track
 
 
 class Following:
-    """A run of `track` controlled by a trainer's callbacks.
+    """Run of `track` that the callbacks of a trainer begin, continue and end.
 
     Args:
-        model: function from the trainer's model to the model for `track`; None if no change is needed.
-        options: options of `track`.
+        model: function that converts the trainer's model to the model for `track`; None if no conversion is needed.
     """
 
     def __init__(self, model: Callable[[nn.Module], nn.Module] | None, options: Mapping[str, Any]):
@@ -27,7 +26,7 @@ class Following:
         return self._run is not None
 
     def begin(self, model: nn.Module) -> TrackedRun:
-        """Begin a run; wrong options raise an error here, before the first step."""
+        """Begin a run. Raise an error if an option is wrong."""
         self._run = track(self._model(model) if self._model else model, **self._options)
         try:
             return self._run.__enter__()
@@ -36,12 +35,17 @@ class Following:
             raise
 
     def epoch(self, metrics: Mapping[str, Any], accuracy: str, loss: str) -> None:
-        """Record the next epoch; `accuracy` and `loss` are names in the trainer's metrics."""
+        """Record the next epoch.
+
+        Args:
+            accuracy: name of the test accuracy in `metrics`.
+            loss: name of the training loss in `metrics`.
+        """
         reported = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
         self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the run; with an error, as failed."""
+        """End the run. If `error` is given, the run ends as failed."""
         run, self._run = self._run, None
         if run:
             run.__exit__(type(error) if error else None, error, None)

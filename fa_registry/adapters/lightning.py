@@ -1,4 +1,4 @@
-"""A Lightning callback: every `trainer.fit` is a run with the same epochs."""
+"""Callback for Lightning: each `trainer.fit` becomes one run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fa_registry.deprecated_names import aliases
 
 
 class LightningCallback(pl.Callback):
-    """Callback that tracks a Lightning training; `options` are those of `fa_registry.track`.
+    """Callback that tracks a Lightning training with `fa_registry.track`.
 
-    Use `Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`. With several processes, the model
-    of the first process is measured.
+    Example: `Trainer(callbacks=[LightningCallback(eval=(x, y), method="mine", seed=7)])`. If the training uses several
+    processes, the model of the first process is measured.
 
     Args:
-        model: function from the module to the network whose forward returns logits, adapted if necessary; default: the
-            module.
-        accuracy: name of a metric that the module logs.
-        loss: name of a metric that the module logs.
+        model: function that converts the module to the network whose forward pass returns logits. Default: the module itself.
+        accuracy: name of the test accuracy among the metrics that the module logs.
+        loss: name of the training loss among the metrics that the module logs.
+        options: options of `fa_registry.track`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A callback for Hugging Face's Trainer: every `trainer.train` is a run with the same epochs."""
+"""Callback for Hugging Face's Trainer: each `trainer.train` becomes one run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from fa_registry.deprecated_names import aliases
 
 
 class TransformersCallback(TrainerCallback):
-    """Callback that tracks a Hugging Face training; `options` are those of `fa_registry.track`.
+    """Callback that tracks a Hugging Face training with `fa_registry.track`.
 
-    Use `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
-    method="mine")])`. An epoch is measured after its evaluation if there is one, otherwise at its end. The Trainer does
-    not report exceptions to callbacks. After an exception the run is therefore RUNNING until the next command closes
-    it.
+    Example: `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
+    method="mine")])`. If the Trainer evaluates every epoch, the model is measured after each evaluation, otherwise at the end
+    of each epoch. The Trainer does not report exceptions to callbacks. After an exception the run therefore has the state
+    RUNNING until the next command closes it.
 
     Args:
         model: function that adapts the Trainer's model (inputs, output, state: see `adapt`).
-        accuracy: name of a metric of the evaluation or the log.
-        loss: name of a metric of the evaluation or the log.
+        accuracy: name of the test accuracy in the evaluation or the log.
+        loss: name of the training loss in the evaluation or the log.
+        options: options of `fa_registry.track`.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class TransformersCallback(TrainerCallback):
         metrics: Mapping[str, Any],
         **more: Any,
     ) -> None:
-        """Measure the epoch here if every epoch is evaluated."""
+        """Measure the model if the Trainer evaluates every epoch."""
         if args.eval_strategy == "epoch":
             self._measure(state, metrics)
 

@@ -1,4 +1,7 @@
-"""Analyses over many judged runs, one module each; they read recorded metrics and measure nothing."""
+"""Analyses of many judged runs, one module per analysis.
+
+An analysis uses recorded metrics and computes no new measurements on a network.
+"""
 
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.deprecated_names import aliases

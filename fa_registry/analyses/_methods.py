@@ -15,15 +15,20 @@ from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 
-METHOD = AnalysisColumn("method", "method, with its options")
-SETTING = AnalysisColumn("setting", "setting within which it is compared")
+METHOD = AnalysisColumn("method", "method and its options")
+SETTING = AnalysisColumn("setting", "setting of the runs; methods are compared within one setting")
 SEED = AnalysisColumn("seed", "seed of the run", kind="count")
 RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """The runs of one method in one setting, with a label that is unique within its setting."""
+    """The runs of one method in one setting.
+
+    Args:
+        label: name of the method, unique within the setting.
+        group: the runs, one per seed, with their common verdict.
+    """
 
     label: str
     group: Group
@@ -38,7 +43,7 @@ class MethodRuns:
 
     @property
     def cells(self) -> dict[str, AnalysisCell]:
-        """Return the cells METHOD, SETTING and RUNS of its row."""
+        """The cells METHOD, SETTING and RUNS of the method's row in a table."""
         ids = tuple(run.record.run_id for run in self.runs)
         return {
             METHOD.name: AnalysisCell(text=self.label, run_ids=ids),
@@ -48,9 +53,10 @@ class MethodRuns:
 
 
 def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
-    """Return every method that is not a control, by setting.
+    """Return every method of the report that is not a control, one entry per setting.
 
-    Settings with equal names, as in older releases, give equal labels.
+    If two methods would have the same label in settings with the same name, the label of each contains some digits of its
+    specification's digest. This can occur in reports of older releases.
     """
     found = [group for group in groups(report) if not group.control]
     plain = [(group.runs[0].record.spec.label, group.setting) for group in found]
@@ -70,7 +76,10 @@ def last_site(name: str) -> Pick:
 
 
 def mid_site(name: str) -> Pick:
-    """Return a reader of a site metric at site ⌊L/2⌋, which protocol.md uses for metrics of one site."""
+    """Return a function that reads a per-site metric at site ⌊L/2⌋ of a run.
+
+    protocol.md uses this site for metrics that are reported for one site only.
+    """
 
     def pick(record: RunRecord) -> Reading:
         row = record.measurements.sites.get(name, ())
@@ -80,16 +89,22 @@ def mid_site(name: str) -> Pick:
 
 
 def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, float]:
-    """Return seed → value, if there is one; runs of one seed are averaged by the metric's mean."""
+    """Return seed → value of a metric, without the seeds that have no value.
+
+    If several runs have the same seed, their mean is used. The declaration of the metric decides whether this mean is
+    arithmetic or geometric.
+    """
     readings = ((run.record.spec.seed, pick(run.record)) for run in runs)
     return seed_values(readings, quantity_of(quantity).mean)
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
-    """Return a metric over seeds with its 95 % t interval, by metrics.over_seeds.
+    """Return a cell with the mean of a metric over seeds and its 95 % t interval.
 
     Args:
-        pick: The reader of the metric [its scalar].
+        runs: runs of one method.
+        `quantity`: name of the metric; its declaration decides between the arithmetic and the geometric mean.
+        pick: function that reads the metric from a run, by default the scalar `quantity`.
     """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
@@ -101,11 +116,15 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> AnalysisColumn:
-    """Return a column of a metric over seeds, with the catalogue's name; it notes a geometric mean.
+    """Return the column of a metric that is averaged over seeds.
+
+    The heading is the metric's text in the catalog of metrics. If the mean is geometric, the heading states this.
 
     Args:
-        unit: The unit of its numbers, if the catalogue leaves it to a card.
-        where: The site, such as `at site 0`.
+        name: key of the column's cells.
+        `quantity`: name of the metric.
+        unit: unit of the numbers; needed only if the catalog contains no unit.
+        where: text about the site, such as `at site 0`.
     """
     known = quantity_of(quantity)
     text = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
@@ -116,13 +135,18 @@ def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
 ) -> AnalysisCell:
-    """Return a mean as a cell.
+    """Return a cell with a mean and its interval.
 
     Args:
-        scale: Whether the mean and its interval are decimal logarithms.
+        mean: the mean over seeds.
+        interval: low and high end, or None.
+        run_ids: ids of the runs that provided the values.
+        scale: whether mean and interval are decimal logarithms; if true, the cell contains their powers of ten.
     """
     if scale and abs(mean) > LARGEST_DECADES:
-        return AnalysisCell(Reading(None, f"beyond the range of numbers: 10 to the {mean:.0f}"), run_ids=run_ids, n=n)
+        return AnalysisCell(
+            Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}"), run_ids=run_ids, n=n
+        )
     if scale:
         bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
         interval = tuple(10.0**end for end in interval) if bounded else None

@@ -1,4 +1,7 @@
-"""Repeated judgement with one threshold moved: which verdicts change, and at which value."""
+"""Repeated judgement of runs with one changed threshold.
+
+The module finds the thresholds at which verdicts change.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,20 @@ from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
 
-NOT_WORKED_OUT = "not computed: a rule on the distribution of credit masks sites before it compares"
+NOT_WORKED_OUT = (
+    "not computed, because a rule about the distribution of credit excludes some sites before it compares values"
+)
 
 
 @dataclass(frozen=True)
 class RuleLimit:
-    """One threshold of an edition, under the name by which it can be overridden: `D1`, `D2.gain`."""
+    """One threshold of an edition.
+
+    Args:
+        name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
+        rule: rule that contains the threshold.
+        condition: condition of that rule that contains the threshold.
+    """
 
     name: str
     rule: Rule
@@ -40,7 +51,12 @@ class RuleLimit:
 
 @dataclass(frozen=True)
 class VerdictChange:
-    """The change of a run's verdict at another threshold."""
+    """A run whose verdict differs between two thresholds.
+
+    Args:
+        before: label of the verdict at the threshold of the edition.
+        after: label of the verdict at the other threshold.
+    """
 
     method: MethodRuns
     run: RunAudit
@@ -50,10 +66,12 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """The last threshold on one side before a verdict changes.
+    """One end of the range of thresholds in which no verdict changes.
 
     Args:
-        included: Whether no verdict changes at `value` itself.
+        value: the observed value at this end of the range.
+        included: whether `value` itself is in the range.
+        changes: verdicts that change if the threshold is outside the range.
     """
 
     value: float
@@ -63,10 +81,14 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that one threshold judges together: one run, or all runs of a method for a rule over seeds.
+    """Runs that one threshold judges together.
+
+    A unit is one run, or all runs of a method if the rule judges the mean over seeds.
 
     Args:
-        `control_records`: The controls that they are compared with.
+        `control_records`: run id → control with which the runs are compared.
+        limit: the threshold that is changed.
+        edition: edition that contains the threshold.
     """
 
     method: MethodRuns
@@ -79,7 +101,7 @@ class JudgedUnit:
 
     @cached_property
     def shown(self) -> tuple[Reading, ...]:
-        """Return the observed values, or N/A with the reason."""
+        """The values that the rule compares with the threshold, or N/A with the reason."""
         rule, first = self.limit.rule, self.runs[0]
         if rule.judge == CREDIT:
             return (Reading(None, NOT_WORKED_OUT),)
@@ -102,17 +124,20 @@ class JudgedUnit:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Return the only thresholds at which a verdict can change, sorted."""
+        """All thresholds at which a verdict can change, sorted."""
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run; cached, because labels and outcomes are compared one after the other."""
+        """Return one verdict per run at another threshold.
+
+        The result is cached, because the caller compares the labels and the outcomes of the same verdicts.
+        """
         if threshold not in self._kept:
             self._kept[threshold] = self._judged(threshold)
         return self._kept[threshold]
 
     def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return the verdicts with the limit at `threshold` and all other findings unchanged."""
+        """Judge the runs with another threshold and keep all findings of other rules."""
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})
@@ -140,7 +165,10 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """Return the units that the limit judges; controls are never judged."""
+    """Group the runs of a report into units that a threshold judges together.
+
+    Controls are not included, because they are not judged.
+    """
     records = {run.record.run_id: run.record for run in report.runs}
     found = []
     for method in trained(report):
@@ -154,11 +182,16 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the threshold nearest to `start` at which a verdict of the unit changes, or None.
+    """Return the threshold nearest to `start` at which a verdict of the unit changes.
+
+    Return None if no verdict changes on this side.
 
     Args:
-        side: −1 to search below `start`, +1 to search above it.
-        label: Whether flags count, or the outcome alone.
+        unit: runs that the threshold judges together.
+        start: threshold of the edition.
+        side: −1 to search below `start`, +1 to search above `start`.
+        label: if true, a change of the verdict's label counts, including its flags; if false, only a change of the outcome
+            (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on it, so judging again is not needed
         return None

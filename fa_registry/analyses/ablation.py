@@ -1,10 +1,12 @@
-"""ablation: which instruments reject which runs, alone and together.
+"""Analysis `ablation`: which instruments, single or combined, reject which runs.
 
-An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision has no use. For each
-run an instrument fires, does not fire, or is undetermined. A set of instruments decides as the edition does. Accuracy and Γ
-reject if they fire. Rules reject if all of a `fail_if` list fire (in a strict edition: any), and a rule outside the set counts as
-not firing. A missing metric never leads to an accept: the set rejects if it would for any value of the metric, otherwise it
-cannot judge.
+An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
+For each run, an instrument fires, does not fire, or is undetermined.
+
+A set of instruments decides by the rules of the edition. Accuracy and Γ reject a run if they fire. Rules reject a run if
+all rules of one `fail_if` list fire; in a strict edition, one rule that fires is enough. A rule outside the set counts as
+not firing. If a metric is missing, the set never accepts the run. The set rejects the run if every possible value of the
+missing metric would lead to a rejection. Otherwise the set cannot judge the run.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Evidence:
-    """The instruments' results on one run.
+    """The results of all instruments for one run.
 
     Args:
-        fires: Instrument → True if it fires, False if it does not, None if it is undetermined.
-        warned: The instruments that warn.
+        fires: instrument → True if it fires, False if it does not fire, None if this is undetermined.
+        warned: instruments that fail, warn or are waived.
     """
 
     fires: Mapping[str, bool | None]
@@ -45,12 +47,12 @@ class Evidence:
 
 
 def instruments(edition: Edition) -> tuple[str, ...]:
-    """Return accuracy, Γ and the edition's gating rules, in order."""
+    """Return the names of all instruments: accuracy, Γ, and the gating rules in order."""
     return (ACCURACY, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
-    """Return each instrument's result on one run."""
+    """Return the result of each instrument for one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
         ACCURACY: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
@@ -64,7 +66,13 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 
 
 def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the accuracy is no better than guessing one of the data set's classes."""
+    """Return whether the accuracy of a run is at most 1/classes of its data set.
+
+    Return None if the accuracy or the number of classes is unknown.
+
+    Args:
+        card: card of the data set.
+    """
     accuracy = take("accuracy", "scalar", run.record.measurements)[0].value
     classes = card.get("classes")
     if accuracy is None or not isinstance(classes, int) or classes < 2:
@@ -73,7 +81,13 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the headline Γ is at most 0; always False if the credit is the gradient itself."""
+    """Return whether the headline Γ of a run is at most 0.
+
+    Return False if the credit is the gradient by construction, and None if Γ is unknown.
+
+    Args:
+        card: card of the method.
+    """
     if is_exact(card):
         return False
     gamma = take("gamma_deep_mean", "scalar", run.record.measurements)[0].value
@@ -82,7 +96,13 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Decider:
-    """The decision of the chosen instruments on a run, by the edition: decide(evidence, chosen)."""
+    """Function object that returns the decision of a set of instruments for one run.
+
+    The call is `decide(evidence, chosen)`, where `chosen` contains the names of the instruments.
+
+    Args:
+        edition: edition whose rules and `fail_if` lists determine the decision.
+    """
 
     edition: Edition
 
@@ -97,37 +117,43 @@ class Decider:
 
 
 def protocol_decision(verdict: Verdict) -> str:
-    """Return the edition's verdict as a decision of a set of instruments."""
+    """Return the decision (rejects, warns, …) that corresponds to a verdict."""
     return OF_PROTOCOL[verdict.outcome]
 
 
 def worst(decisions: Iterable[str]) -> str:
-    """Return the most severe of several decisions."""
+    """Return the most severe of several decisions, in the order of DECISIONS."""
     return min(decisions, key=DECISIONS.index)
 
 
 MOST = 12  # instruments: 4,095 sets; with more, only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
-    AnalysisColumn("instruments", "which instruments decide"),
-    AnalysisColumn("methods_rejected", "methods it rejects, in their settings", "methods", "count"),
-    AnalysisColumn("methods_unjudged", "methods it cannot judge", "methods", "count"),
-    AnalysisColumn("methods", "methods in their settings", "methods", "count"),
-    AnalysisColumn("runs_rejected", "runs it rejects", "runs", "count"),
-    AnalysisColumn("runs_unjudged", "runs it cannot judge", "runs", "count"),
+    AnalysisColumn("instruments", "instruments of the set"),
+    AnalysisColumn("methods_rejected", "methods that the set rejects, counted per setting", "methods", "count"),
+    AnalysisColumn("methods_unjudged", "methods that the set cannot judge", "methods", "count"),
+    AnalysisColumn("methods", "all methods, counted per setting", "methods", "count"),
+    AnalysisColumn("runs_rejected", "runs that the set rejects", "runs", "count"),
+    AnalysisColumn("runs_unjudged", "runs that the set cannot judge", "runs", "count"),
     RUNS,
-    AnalysisColumn("rejected", "which methods"),
+    AnalysisColumn("rejected", "names of the rejected methods"),
 )
 RULE_OF = (
-    f"{ACCURACY} rejects a run that is not above chance, 1/classes of its data set; {GAMMA} rejects one whose mean over sites 1..L "
-    "and samples is not above 0, and accepts credit that is exact by construction.",
-    "A rule warns if it fires and the edition does not fail a run for it alone, or if it decides nothing (noisy, "
-    "undecided, provisional, waived). A method is rejected if any of its runs is, as in the verdict over seeds.",
+    f"{ACCURACY} rejects a run whose {ACCURACY} is at most 1/classes of its data set. {GAMMA} rejects a run whose mean {GAMMA} "
+    f"over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
+    "A rule warns if it fires but the edition does not fail a run because of this rule only. A rule also warns if its result is "
+    "noisy, undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
+    "seeds.",
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the decisions of each set of instruments on each method, and how many it rejects."""
+    """Count the methods and runs that each set of instruments rejects.
+
+    Returns:
+        Three tables: the decision of each set for each method, the counts for single instruments and growing sets, and the
+        counts for all sets.
+    """
     methods = trained(report)
     known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)
@@ -138,10 +164,17 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     tables = (
         AnalysisTable("ablation", "Decision of each set of instruments on each method", columns, rows),
         AnalysisTable(
-            "sets", "How many each set rejects", LADDER, tuple(_count(one, methods, known, decide) for one in ladder)
+            "sets",
+            "Number of methods and runs that each set of instruments rejects",
+            LADDER,
+            tuple(_count(one, methods, known, decide) for one in ladder),
         ),
         AnalysisTable(
-            "all", "Every set", LADDER, tuple(_count(one, methods, known, decide) for one in every), detail=True
+            "all",
+            "Number of rejections for every possible set of instruments",
+            LADDER,
+            tuple(_count(one, methods, known, decide) for one in every),
+            detail=True,
         ),
     )
     return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, every)))
@@ -152,7 +185,7 @@ def name_of(chosen: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return each instrument alone, then accuracy, Γ and more and more rules, then the protocol as ()."""
+    """Return sets of one instrument, then growing sets, then () for the full protocol."""
     alone = [(name,) for name in names]
     rising = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*alone, *rising, ()]
@@ -166,7 +199,9 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
-        AnalysisColumn(name_of(chosen), f"decision of {name_of(chosen)}, and how many runs it rejects", "runs", "count")
+        AnalysisColumn(
+            name_of(chosen), f"decision of {name_of(chosen)}, and number of runs that it rejects", "runs", "count"
+        )
         for chosen in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)
@@ -218,15 +253,17 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
     remarks = []
     silent = [rule.code for rule in edition.rules if not rule.gating]
     if silent:
-        remarks.append(f"{', '.join(silent)} never reject: the edition reports them, but they do not gate its verdict.")
+        remarks.append(
+            f"Rules that never reject: {', '.join(silent)}. The edition reports them, but its verdict does not depend on them."
+        )
     if len(instruments(edition)) > MOST:
         remarks.append(
-            f"{len(instruments(edition))} instruments have more sets than can be shown; {len(every)} of them are."
+            f"{len(instruments(edition))} instruments have more sets than the table can show; {len(every)} sets are shown."
         )
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"diverged runs: {len(diverged)}. The protocol fails them regardless of its rules; sets of rules do not."
+            f"Diverged runs: {len(diverged)}. The full protocol fails them regardless of its rules. A set of rules does not."
         )
     return remarks
 
@@ -234,8 +271,8 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
 PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
-    question=f"Which subset of {ACCURACY}, {GAMMA} and the protocol's rules rejects which runs?",
-    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} against the full protocol",
+    question=f"Which runs does each subset of {ACCURACY}, {GAMMA} and the rules of the protocol reject?",
+    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
 )

@@ -1,4 +1,7 @@
-"""aggregation: eight headline numbers from the same cosines, and the site that may dominate the mean."""
+"""Analysis `aggregation`: Γ of a method according to eight ways of averaging.
+
+The eight numbers are computed from the same cosines. The analysis also names a site that may dominate the mean.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,13 @@ PREFIX = "gamma_"
 NAMES = {name.removeprefix(PREFIX): text for name, text in AGGREGATES.items()}
 GAMMA = symbol_of("gamma")
 EIGHT = tuple(AnalysisColumn(name, description, "cosine", "cos") for name, description in NAMES.items())
-SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight", "cosine", "cos")
-RATIO = AnalysisColumn("ratio", "largest over smallest absolute value, if all have one sign", "ratio", "num")
+SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight aggregates", "cosine", "cos")
+RATIO = AnalysisColumn(
+    "ratio",
+    "largest absolute aggregate divided by the smallest, if all eight aggregates have the same sign",
+    "ratio",
+    "num",
+)
 COLUMNS = (
     METHOD,
     SETTING,
@@ -26,8 +34,10 @@ COLUMNS = (
     *EIGHT,
     SPREAD,
     RATIO,
-    AnalysisColumn("carrier", f"the site with more than half of Σ|{GAMMA}| over the sites that count"),
-    AnalysisColumn("share", f"share of the largest site in Σ|{GAMMA}|", "fraction", "pct"),
+    AnalysisColumn(
+        "carrier", f"site that contributes more than half of Σ|{GAMMA}|, summed over the counted sites 1..L"
+    ),
+    AnalysisColumn("share", f"share of the site with the largest |{GAMMA}| in Σ|{GAMMA}|", "fraction", "pct"),
 )
 BY_RUN = (METHOD, SETTING, SEED, *EIGHT, SPREAD, RATIO)
 BY_SITE = (
@@ -35,12 +45,17 @@ BY_SITE = (
     SETTING,
     AnalysisColumn("site", "site l", kind="count"),
     AnalysisColumn("gamma", f"{GAMMA}, mean over seeds", "cosine", "cos"),
-    AnalysisColumn("counts", "whether it enters the aggregates"),
+    AnalysisColumn("counts", "whether the aggregates include the site"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return Γ of every method by eight aggregates, with their spread and the site that carries the mean."""
+    """Compute eight aggregates of Γ for every method and how much they differ.
+
+    Returns:
+        Three tables: the aggregates of each method with the site that dominates the mean, the aggregates of each run, and Γ
+        at each site.
+    """
     rows, by_run, by_site = [], [], []
     for method in trained(report):
         sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
@@ -48,11 +63,11 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         rows.append({**method.cells, **_aggregates(method.runs), **_carrier(sites)})
         by_run += [_by_run(method, run) for run in method.runs]
     tables = (
-        AnalysisTable("aggregation", f"One method's {GAMMA} by eight aggregations", COLUMNS, tuple(rows)),
-        AnalysisTable("runs", "The same, run by run", BY_RUN, tuple(by_run), detail=True),
-        AnalysisTable("sites", f"{GAMMA} site by site", BY_SITE, tuple(by_site), detail=True),
+        AnalysisTable("aggregation", f"{GAMMA} of each method in eight aggregates", COLUMNS, tuple(rows)),
+        AnalysisTable("runs", "The eight aggregates of each run", BY_RUN, tuple(by_run), detail=True),
+        AnalysisTable("sites", f"{GAMMA} at each site", BY_SITE, tuple(by_site), detail=True),
     )
-    remark = f"Sites whose credit is exact by construction are in none of the aggregates: their {GAMMA} is always 1."
+    remark = f"The aggregates exclude sites whose credit is exact by construction, because {GAMMA} is always 1 at these sites."
     return AnalysisResult(tables, (remark,))
 
 
@@ -71,14 +86,13 @@ def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
     if missing:
         return AnalysisCell(missing, run_ids=ids)
     if min(values) <= 0 <= max(values):
-        text = "one of them is 0" if 0.0 in values else "the eight differ in sign"
+        text = "at least one aggregate is 0" if 0.0 in values else "the eight aggregates differ in sign"
         return AnalysisCell(Reading(None, f"no ratio: {text}"), run_ids=ids)
     sizes = sorted(map(abs, values))
     return AnalysisCell(Reading.of(sizes[-1] / sizes[0]), run_ids=ids)
 
 
 def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
-    """Return the known values, their runs, and the first missing one, as a spread needs all eight."""
     readings = [cells[name].reading for name in NAMES]
     ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
     missing = [reading for reading in readings if reading.value is None]
@@ -97,7 +111,7 @@ def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, Analys
     for site in range(count):
         counts = "exact by construction" if site in exact_sites(card, count) else "yes"
         if counts == "yes" and site == 0:
-            counts = "in `all` alone"
+            counts = "only in the aggregates over all sites"
         if any(_gamma(run.record, site).reason == NOT_CREDITED for run in method.runs):
             counts = f"no: {NOT_CREDITED}"
         rows.append(
@@ -118,14 +132,16 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Return the deep site with the largest share of Σ|Γ_l| among the sites that count."""
+    """Return cells for the site 1..L with the largest share of Σ|Γ_l|, and this share."""
     counted = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted if row["gamma"].reading.value is None]
     if missing or not counted:
         absent = (
             missing[0].reading
             if missing
-            else Reading(None, f"no site counts: {GAMMA} was not measured, or is exact everywhere")
+            else Reading(
+                None, f"no site is counted, because {GAMMA} was not measured or the credit is exact at every site"
+            )
         )
         return {
             "carrier": AnalysisCell(text="N/A"),
@@ -148,7 +164,7 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
 PLUGIN = Analyser(
     name="aggregation",
     title=f"Aggregation of {GAMMA}",
-    question=f"By how much does the way of averaging over sites and samples change one method's {GAMMA}?",
+    question=f"How much does {GAMMA} of a method depend on the way of averaging over sites and samples?",
     source="arXiv 2606.21126, which finds a factor of 2.5 to 5 between four common aggregations",
     answer=answer,
 )

@@ -1,4 +1,8 @@
-"""Interface of analyses: a question about many runs, answered by tables with the runs of each number."""
+"""Interface of analyses.
+
+An analysis answers one question about many runs with tables. Each number in a table has the ids of the runs from which
+the number was computed.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,9 @@ class AnalysisColumn:
     """A column of an analysis table.
 
     Args:
-        name: The key of its cells.
-        words: A description of its content.
-        unit: The unit of its numbers.
-        kind: The number format, one of KINDS.
+        name: key of the column's cells.
+        words: description of the content.
+        kind: number format, one of KINDS.
     """
 
     name: str
@@ -30,18 +33,19 @@ class AnalysisColumn:
 
     def __post_init__(self):
         if self.kind not in KINDS:
-            raise ValueError(f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
+            raise ValueError(f"column {self.name!r}: expected one of the kinds {', '.join(KINDS)}, found {self.kind!r}")
 
 
 @dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
 class AnalysisCell:
-    """A number, a text, or both.
+    """A cell of an analysis table: a number, a text, or both.
 
     Args:
-        run_ids: The runs it was read from.
+        reading: the number, or the reason why there is no number.
+        run_ids: ids of the runs that provided the content.
         interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
-        n: The number of values that it is computed from.
-        of: For a mean over seeds, the number of seeds; n of them have a value.
+        n: number of values from which the number is computed.
+        of: for a mean over seeds, the number of all seeds; only `n` of these seeds have a value.
     """
 
     reading: Reading | None = None
@@ -54,7 +58,7 @@ class AnalysisCell:
     def __post_init__(self):
         if self.reading is None and not self.text:
             raise ValueError(
-                "expected a number, a text or both in a cell, found neither; for a missing number give a Reading with its reason"
+                "expected a number, a text or both in a cell, found neither; for a missing number, pass a Reading with the reason"
             )
 
 
@@ -63,8 +67,9 @@ class AnalysisTable:
     """A table of an analysis.
 
     Args:
-        rows: Column name → cell, with every column in every row.
-        detail: Whether it is for files and figures only, because it is too long for a terminal.
+        name: key of the table.
+        rows: column name → cell; every row contains every column.
+        detail: whether the table is too long for a terminal and is used only in files and figures.
     """
 
     name: str
@@ -78,19 +83,22 @@ class AnalysisTable:
         for index, row in enumerate(self.rows):
             if set(row) != set(names):
                 odd = sorted(set(row) ^ set(names))
-                raise ValueError(f"table {self.name!r}, row {index}: columns and cells differ in: {', '.join(odd)}")
+                raise ValueError(
+                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(odd)}"
+                )
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One answered question: the first table is the answer, the others are its evidence.
+    """The result of an analysis with the runs and the edition that it used.
+
+    The first table answers the question, and the other tables are the evidence for the answer.
 
     Args:
-        source: The publication that first asked the question.
-        selection: The analysed runs, as text.
-        edition: The edition that judged the runs.
-        remarks: Notes for the reader.
-        excluded: Selected runs that could not be read.
+        source: publication that first investigated the question.
+        selection: text that describes which runs were analysed.
+        remarks: notes for the reader.
+        excluded: selected runs that could not be read.
     """
 
     name: str
@@ -118,14 +126,17 @@ class Analysis:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analyser: its tables, the answer first, and its remarks."""
+    """The return value of an analysis plug-in: its tables and remarks.
+
+    The first table answers the question of the analysis.
+    """
 
     tables: tuple[AnalysisTable, ...]
     remarks: tuple[str, ...] = ()
 
 
-def without_rows(analysis: Analysis, why: str = "it has no row for these runs") -> str:
-    """Return `why` if the answer has no row, else an empty text."""
+def without_rows(analysis: Analysis, why: str = "the analysis has no result for these runs") -> str:
+    """Return `why` if the first table has no rows, else an empty string."""
     return "" if analysis.rows else why
 
 
@@ -134,10 +145,12 @@ class Analyser:
     """One analysis as a plug-in.
 
     Args:
-        question: One sentence that ends in a question mark.
-        answer: answer(report, edition); the report's runs are judged by that edition.
-        rank: Its position among the analyses of an audit's first page, from 1; 0 if it is not shown there.
-        silence: silence(analysis) returns why there is no result for these runs, or an empty text.
+        title: title on pages.
+        question: question that the analysis answers, one sentence with a question mark.
+        source: publication that first investigated the question.
+        answer: function (report, edition) → result; the same edition has judged the runs of the report.
+        rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
+        silence: function of the analysis that returns why these runs have no result, or an empty string.
     """
 
     name: str
@@ -149,7 +162,11 @@ class Analyser:
     silence: Callable[[Analysis], str] = without_rows
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
-        """Return the analysis of every run of the report; raise ValueError if another edition judged them."""
+        """Analyse every run of a report.
+
+        Raises:
+            ValueError: another edition judged the runs of the report.
+        """
         mine, its = edition.reference, report.edition
         if (mine.name, mine.digest, mine.overrides) != (its.name, its.digest, dict(its.overrides)):
             raise ValueError(
@@ -174,7 +191,7 @@ class Analyser:
 def _emptiness(report: AuditReport) -> tuple[str, ...]:
     if any(run.record.spec.control == "none" for run in report.runs):
         return ()
-    return (f"no trained method among the runs ({len(report.runs)}, only controls): there is nothing to analyse",)
+    return (f"no trained method among the runs ({len(report.runs)}, only controls), so there is nothing to analyse",)
 
 
 __getattr__ = aliases(__name__)

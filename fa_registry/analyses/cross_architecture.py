@@ -1,4 +1,7 @@
-"""cross-architecture: the same method on every network, with the frozen control of each network."""
+"""Analysis `cross-architecture`: the same method on every network.
+
+Each network has its frozen control, with which the method is compared.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 ARCHITECTURE = AnalysisColumn("architecture", "network")
-VERDICT = AnalysisColumn("verdict", "verdict of the edition over all its seeds")
+VERDICT = AnalysisColumn("verdict", "verdict of the edition over all seeds of the method")
 COLUMNS = (
     METHOD,
     ARCHITECTURE,
@@ -40,16 +43,23 @@ COLUMNS = (
 )
 BY_METHOD = (
     METHOD,
-    AnalysisColumn("architectures", "networks it was trained on", "networks", "count"),
-    AnalysisColumn("above", "settings in which its mean is above the frozen control's", "settings", "count"),
-    AnalysisColumn("settings", "settings in which both are known", "settings", "count"),
-    AnalysisColumn("passes", "settings in which the edition passes it"),
-    AnalysisColumn("fails", "settings in which the edition fails it"),
+    AnalysisColumn("architectures", "networks on which the method was trained", "networks", "count"),
+    AnalysisColumn(
+        "above", "settings in which its mean accuracy is above that of the frozen control", "settings", "count"
+    ),
+    AnalysisColumn("settings", "settings in which both accuracies are known", "settings", "count"),
+    AnalysisColumn("passes", "settings in which the method passes"),
+    AnalysisColumn("fails", "settings in which the method fails"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every method on every network with its margin over frozen, and the settings of each verdict."""
+    """Compare every method on every network with the frozen control of that network.
+
+    Returns:
+        Two tables: one row per method and network with the margin over the frozen control, and one row per method with the
+        settings in which it passes and fails.
+    """
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
     controls = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
@@ -59,11 +69,16 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         by_label.setdefault(method.label, []).append((method, row))
     counted = tuple(_method(label, several) for label, several in by_label.items())
     tables = (
-        AnalysisTable("cross-architecture", "Every method on every network", COLUMNS, rows),
-        AnalysisTable("methods", "On how many networks a method helps", BY_METHOD, counted),
+        AnalysisTable("cross-architecture", "Results of every method on every network", COLUMNS, rows),
+        AnalysisTable(
+            "methods",
+            "Number of networks and settings in which each method improves on the frozen control",
+            BY_METHOD,
+            counted,
+        ),
     )
     networks = list(dict.fromkeys(map(_network, methods)))
-    alone = [f"all of these runs are of one network, {name}: there is no result for others" for name in networks]
+    alone = [f"all runs are of the network {name}, so there is no result for other networks" for name in networks]
     return AnalysisResult(tables, tuple(alone) if len(alone) == 1 else ())
 
 
@@ -120,7 +135,7 @@ def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, Analysi
 
 
 def silence(analysis: Analysis) -> str:
-    """Return why there is nothing to compare, if all runs are of one network."""
+    """Return the reason for no comparison if all runs are of one network, else ""."""
     several = len({row["architecture"].text for row in analysis.rows}) > 1
     return "" if several else "all runs are of one network"
 
@@ -128,7 +143,7 @@ def silence(analysis: Analysis) -> str:
 PLUGIN = Analyser(
     name="cross-architecture",
     title="Across architectures",
-    question="Does a method's result on one network also hold on the others?",
+    question="Is the result of a method on one network also valid on other networks?",
     source="arXiv 2606.21126, cross-architecture audit",
     answer=answer,
     rank=7,

@@ -1,4 +1,7 @@
-"""first-fire: the epoch at which each rule first fires; the earlier a warning, the more useful it is."""
+"""Analysis `first-fire`: the epoch at which each rule first fires.
+
+A warning is more useful if it occurs early in the training.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from fa_registry.records import AuditReport, Reading, RunAudit
 
 RULE = AnalysisColumn("rule", "rule of the edition")
 AT_THE_END = {
-    LIMIT: "against the frozen control",
-    SEEDS: "over seeds, against the frozen controls",
-    CREDIT: "by fresh draws of the feedback",
+    LIMIT: "by comparison with the frozen control",
+    SEEDS: "by comparison with the frozen controls over seeds",
+    CREDIT: "by comparison with newly drawn feedback",
 }
 UNIT = "epoch (0 = initialisation)"
 COLUMNS = (
@@ -35,13 +38,18 @@ COLUMNS = (
     SETTING,
     RULE,
     RUNS,
-    AnalysisColumn("fired", "runs in which it fires", "runs", "count"),
-    AnalysisColumn("never", "runs in which it never does", "runs", "count"),
-    AnalysisColumn("unknown", "runs for which it is not known", "runs", "count"),
-    AnalysisColumn("earliest", "earliest first fire over the runs", UNIT, "count"),
-    AnalysisColumn("median", "median first fire, a run that never fires counting as later than all", UNIT, "count"),
-    AnalysisColumn("latest", "latest first fire over the runs", UNIT, "count"),
-    AnalysisColumn("epochs", "first fire seed by seed"),
+    AnalysisColumn("fired", "runs in which the rule fires", "runs", "count"),
+    AnalysisColumn("never", "runs in which the rule never fires", "runs", "count"),
+    AnalysisColumn("unknown", "runs for which it is unknown whether the rule fires", "runs", "count"),
+    AnalysisColumn("earliest", "earliest first epoch at which the rule fires, over the runs", UNIT, "count"),
+    AnalysisColumn(
+        "median",
+        "median over the runs of the first epoch at which the rule fires; a run in which the rule never fires counts as the latest",
+        UNIT,
+        "count",
+    ),
+    AnalysisColumn("latest", "latest first epoch at which the rule fires, over the runs", UNIT, "count"),
+    AnalysisColumn("epochs", "first epoch at which the rule fires, for each seed"),
 )
 BY_RUN = (
     METHOD,
@@ -49,7 +57,7 @@ BY_RUN = (
     SEED,
     RULE,
     AnalysisColumn("epoch", "first epoch at which the rule fires", UNIT, "count"),
-    AnalysisColumn("trained", "epochs followed", "epochs", "count"),
+    AnalysisColumn("trained", "recorded epochs", "epochs", "count"),
 )
 
 
@@ -58,8 +66,9 @@ class Fire:
     """The epoch at which a rule first fires on one run.
 
     Args:
-        state: fires, never or unknown.
-        open: Whether an earlier epoch cannot be judged.
+        epoch: the epoch, or the reason why there is none.
+        state: `fires`, `never` or `unknown`.
+        open: whether the rule could not be judged at an earlier epoch.
     """
 
     run: RunAudit
@@ -69,42 +78,49 @@ class Fire:
 
     @property
     def text(self) -> str:
-        """Return `8`, `≤8` if an earlier epoch is open, `never`, or `N/A`."""
+        """Text of the epoch: `8`, `≤8` if `open` is true, `never`, or `N/A`."""
         if self.epoch.value is None:
             return "never" if self.state == "never" else "N/A"
         return f"{'≤' if self.open else ''}{self.epoch.value:.0f}"
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the epoch at which each rule first fires, by method over its seeds and run by run."""
+    """Find the epoch at which each rule first fires on each run.
+
+    Returns:
+        Two tables: one row per rule and method over its seeds, and one row per rule and run.
+    """
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
     for rule in edition.rules:
         fires = [[fire(rule, run) for run in method.runs] for method in methods]
         every = [one for several in fires for one in several]
         if every and all(one.state == "unknown" for one in every):
-            remarks.append(f"{rule.code} has no first fire on any run: {every[0].epoch.reason}")
+            remarks.append(f"The first fire of rule {rule.code} is not known on any run: {every[0].epoch.reason}")
             continue
         for method, several in zip(methods, fires, strict=True):
             summaries.append(_summary(method, rule, several))
             by_run += [_row(method, rule, one) for one in several]
     tables = (
-        AnalysisTable("first-fire", "Epoch of first fire, by rule and method", COLUMNS, tuple(summaries)),
-        AnalysisTable("runs", "Epoch of first fire, run by run", BY_RUN, tuple(by_run), detail=True),
+        AnalysisTable("first-fire", "First epoch at which each rule fires, for each method", COLUMNS, tuple(summaries)),
+        AnalysisTable("runs", "First epoch at which each rule fires, for each run", BY_RUN, tuple(by_run), detail=True),
     )
     label = series_label([run.record.integrity for method in methods for run in method.runs])
-    remarks += [f"First fires are read from values by epoch, {label}"] if label and methods else []
+    remarks += [f"The first fires are computed from the values at each epoch, {label}"] if label and methods else []
     return AnalysisResult(tables, tuple(remarks))
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
-    """Return the epoch of the first fire, or that it never fires, or why that is not known."""
+    """Return the epoch at which a rule first fires on a run.
+
+    If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
+    """
     if rule.judge != LIMIT or rule.reference:
         how = AT_THE_END.get(rule.judge, "by another rule")
-        return Fire(run, Reading(None, f"judged only at the end, {how}"), "unknown")
+        return Fire(run, Reading(None, f"the rule is judged only at the end of a run, {how}"), "unknown")
     lines = [run.record.trajectory.get(trajectory(one.quantity, one.take)) for one in rule.conditions]
     if not lines[0]:
-        return Fire(run, Reading(None, f"{rule.quantity} was not followed by epoch"), "unknown")
+        return Fire(run, Reading(None, f"{rule.quantity} was not recorded at each epoch"), "unknown")
     epochs = zip(*(repeat(NOT_FOLLOWED) if line is None else line for line in lines), strict=False)
     undecided = {index: reason for index, readings in enumerate(epochs) if (reason := _undecided(rule, readings))}
     epoch = first_fire(rule, run.record)
@@ -141,9 +157,7 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
 
 
 def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
-    """Return the order statistic at `place` (0 first, 1 last) of the epochs; never counts as last.
-    A median over only the runs that fire would be earlier the fewer of them fire.
-    """
+    """Return a quantile of the epochs (0: first, 1: last); "never" counts as last."""
     unknown = [one for one in fires if one.state == "unknown"]
     if unknown:
         return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))
@@ -159,7 +173,7 @@ def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
 def _row(method: MethodRuns, rule: Rule, one: Fire) -> dict[str, AnalysisCell]:
     lines = one.run.record.trajectory.values()
     followed = max((len(line) for line in lines), default=0) - 1
-    count = Reading(float(followed)) if followed >= 0 else Reading(None, "nothing was followed by epoch")
+    count = Reading(float(followed)) if followed >= 0 else Reading(None, "no metric was recorded at each epoch")
     ids = (one.run.record.run_id,)
     return {
         METHOD.name: method.cells[METHOD.name],
@@ -182,5 +196,5 @@ PLUGIN = Analyser(
     source="arXiv 2606.21126, table of first-fire epochs of D1 and D2",
     answer=answer,
     rank=4,
-    silence=partial(without_rows, why="no rule can be followed by epoch"),
+    silence=partial(without_rows, why="no rule can be judged at each epoch"),
 )

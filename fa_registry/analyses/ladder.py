@@ -1,8 +1,8 @@
-"""ladder: accuracy by the number of trained blocks, and by the total number of blocks.
+"""Analysis `ladder`: accuracy by number of trained blocks and by total depth.
 
-The controls ladder_1 .. ladder_{L−1} of a method train its last 1 .. L−1 blocks; the method itself trains all L. The run without
-trained blocks is ladder_0, or if that was not run the frozen control of the setting: it has another method, which has no effect
-if no block is trained.
+The controls ladder_1 .. ladder_{L−1} of a method train only its last 1 .. L−1 blocks. The method itself trains all L
+blocks. The run without trained blocks is the control ladder_0. If ladder_0 was not run, the frozen control of the setting
+replaces ladder_0. The frozen control was run with another method, but a method has no effect if no block is trained.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
     SETTING,
-    AnalysisColumn("trained", "the last k blocks are trained", "blocks", "count"),
+    AnalysisColumn("trained", "number of trained blocks; these are the last blocks", "blocks", "count"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
-    AnalysisColumn("gain", "accuracy above that without trained blocks, paired by seed", "percentage points", "pp"),
+    AnalysisColumn(
+        "gain", "accuracy minus the accuracy without trained blocks, paired by seed", "percentage points", "pp"
+    ),
     AnalysisColumn("of", "label of the runs"),
 )
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the shallowest network of its depth scan"),
+    AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     ACCURACY,
@@ -57,7 +59,12 @@ Runs = Sequence[RunAudit]
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every method by number of trained blocks, and by depth if it was trained at several depths."""
+    """Compare the accuracy of every method by number of trained blocks and by depth.
+
+    Returns:
+        Two tables: one row per method and number of trained blocks, and one row per method and depth. The second table
+        contains only methods that were trained at several depths.
+    """
     controls = _controls(report)
     rows, bare = [], []
     for method in trained(report):
@@ -66,18 +73,15 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         bare += [f"{method.label} in {method.group.setting}"] if len(depths) < 3 else []
     tables = (
         AnalysisTable("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
-        AnalysisTable("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
+        AnalysisTable("depth", "Accuracy by total number of blocks", DEPTHS, tuple(_depths(report, controls))),
     )
     more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
-    remark = f"no run trains only the last K blocks (control ladder_K) of {', '.join(bare[:SHOWN])}{more}"
+    remark = f"no run trains only the last K blocks (control ladder_K) with {', '.join(bare[:SHOWN])}{more}"
     return AnalysisResult(tables, (remark,) if bare else ())
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
-    """Return (key of the method, name of the control) → its label and runs.
-
-    λ is left out of the key of ladder_0, since the penalty has no effect without trained blocks.
-    """
+    """Return (key of the method, name of the control) → label and runs of the control."""
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
@@ -95,7 +99,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """Return number of trained blocks → label and runs."""
+    """Return number of trained blocks → label and runs of the method or its control."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
     trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
@@ -110,7 +114,7 @@ def _depths_value(
 
 
 def _blocks(method: MethodRuns) -> int:
-    """Return L, from the network's option or from the sites that were measured."""
+    """Return the number of blocks L from the network's options or the measured sites."""
     statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
     return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1
@@ -131,10 +135,7 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
 
 
 def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
-    """Return the mean paired difference with its 95 % t interval.
-
-    It is N/A without a common seed, and 0 for the runs without trained blocks themselves.
-    """
+    """Return the mean accuracy gain over the runs `foot` without trained blocks."""
     if runs is foot:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
@@ -142,7 +143,7 @@ def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
     ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
     if not common:
         return AnalysisCell(
-            Reading(None, "no run of the same seed without trained blocks: neither ladder_0 nor frozen")
+            Reading(None, "no run with the same seed and without trained blocks: neither ladder_0 nor frozen")
         )
     pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
     found = paired_difference(*pairs)
@@ -151,7 +152,7 @@ def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
 
 
 def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, AnalysisCell]]:
-    """Return the methods that differ only in num_blocks, by rising depth."""
+    """Return rows for the methods that differ only in num_blocks, sorted by depth."""
     scans: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = method.runs[0].record.spec
@@ -166,7 +167,7 @@ def _depth(
     method: MethodRuns, shallowest: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[str, AnalysisCell]:
     _, frozen = controls.get((method.runs[0].record.spec.setting.identity, "frozen"), ("", ()))
-    absent = AnalysisCell(Reading(None, "no frozen control at this depth"))
+    absent = AnalysisCell(Reading(None, "no frozen control with this number of blocks"))
     return {
         **method.cells,
         METHOD.name: AnalysisCell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
@@ -178,11 +179,16 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """Return why there is no ladder, if no method was run with only some of its blocks trained."""
+    """Return the reason why the analysis has no result, or an empty string.
+
+    The analysis has no result if no run trains only some blocks and no method was run at two depths.
+    """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
     return (
-        "" if climbs else "no run trains only the last K blocks (control ladder_K), and no method was run at two depths"
+        ""
+        if climbs
+        else "no run trains only the last K blocks (control ladder_K), and no method was run with two numbers of blocks"
     )
 
 

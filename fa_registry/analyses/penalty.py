@@ -1,4 +1,7 @@
-"""penalty: the effect of the residual penalty λ, between runs that differ only in λ."""
+"""Analysis `penalty`: the effect of the residual penalty λ.
+
+The analysis compares runs that differ only in λ.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,15 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """A metric of the sweep, by its name in the catalogue; on a ratio scale its difference is a ratio."""
+    """A metric that the penalty sweep compares.
+
+    Two values are compared by their ratio if the metric is on a ratio scale, else by their difference.
+
+    Args:
+        name: name of the metric in the catalog of metrics.
+        column: column of the metric in the tables.
+        pick: function that reads the metric from a run.
+    """
 
     name: str
     column: AnalysisColumn
@@ -71,12 +82,15 @@ DIFFERENCES = (
     METHOD,
     SETTING,
     PENALTY,
-    AnalysisColumn("baseline", "λ it is compared with, seed by seed", kind="chosen"),
-    AnalysisColumn("accuracy_outcome", "whether the 95 % interval of the difference excludes 0"),
+    AnalysisColumn("baseline", "λ of the runs with which this row is compared, paired by seed", kind="chosen"),
+    AnalysisColumn(
+        "accuracy_outcome",
+        "whether the accuracy is higher or lower: the 95 % interval of the difference must exclude 0",
+    ),
     *(
         dataclasses.replace(
             one.column,
-            words=f"{'ratio' if one.scale else 'difference'} of {one.column.name} to the baseline's, paired by seed",
+            words=f"{one.column.name} {'divided by' if one.scale else 'minus'} the value of the baseline, paired by seed",
             unit="ratio" if one.scale else "percentage points" if one.column.kind == "pct" else one.column.unit,
             kind="num" if one.scale else "pp" if one.column.kind == "pct" else one.column.kind,
         )
@@ -87,12 +101,18 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every strength of the penalty of every method, and its paired difference from the weakest."""
+    """Compare every method at each strength λ of the penalty with its smallest λ.
+
+    Returns:
+        Two tables: the metrics at each λ over seeds, and the paired differences from the runs with the smallest λ.
+    """
     rows, differences, remarks = [], [], []
     for sweep in sweeps(report):
         if len(sweep) == 1:
             only = sweep[0]
-            remarks.append(f"no sweep: {_base(only)} in {only.group.setting} has only λ = {_strength(only):g}")
+            remarks.append(
+                f"no penalty sweep: {_base(only)} in {only.group.setting} was run only with λ = {_strength(only):g}"
+            )
             continue
         for method in sweep:
             rows.append(
@@ -101,14 +121,19 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
             )
         differences += [_differences(method, sweep[0]) for method in sweep[1:]]
     tables = (
-        AnalysisTable("penalty", "Every strength of the penalty, over seeds", COLUMNS, tuple(rows)),
-        AnalysisTable("differences", "Against the weakest penalty, paired by seed", DIFFERENCES, tuple(differences)),
+        AnalysisTable("penalty", "Results at each strength λ of the penalty, over seeds", COLUMNS, tuple(rows)),
+        AnalysisTable(
+            "differences", "Differences from the smallest λ, paired by seed", DIFFERENCES, tuple(differences)
+        ),
     )
     return AnalysisResult(tables, tuple(remarks))
 
 
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
-    """Return groups of methods that differ only in λ, by rising λ; also methods with a single λ."""
+    """Return groups of methods that differ only in λ, each sorted by λ.
+
+    A method that was run with only one λ is a group of one.
+    """
     found: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
@@ -121,7 +146,6 @@ def _strength(method: MethodRuns) -> float:
 
 
 def _base(method: MethodRuns) -> str:
-    """Return the method's label without its penalty, as the name of the sweep."""
     return method.label.replace(f"+pen λ={_strength(method):g}", "")
 
 
@@ -155,7 +179,7 @@ def _outcome(ours: dict[int, float], theirs: dict[int, float]) -> str:
 
 
 def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn) -> AnalysisCell:
-    """Return the mean paired difference with its 95 % t interval, or on a ratio scale the ratio."""
+    """Return the mean paired difference, or ratio, with its 95 % t interval."""
     runs = (*baseline.runs, *method.runs)
     readings = {run.record.run_id: quantity.pick(run.record) for run in runs}
     broken = [run_id for run_id, reading in readings.items() if reading.not_finite]
@@ -170,7 +194,8 @@ def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn)
     values = [side[seed] for side in (ours, theirs) for seed in common]
     if (quantity.scale and min(values) <= 0) or (not quantity.scale and max(map(abs, values)) > LARGEST):
         return AnalysisCell(
-            Reading(None, f"no difference of values between {min(values):.3g} and {max(values):.3g}"), run_ids=ids
+            Reading(None, f"no difference can be computed for values between {min(values):.3g} and {max(values):.3g}"),
+            run_ids=ids,
         )
     factor = 100 if quantity.column.kind == "pct" else 1
     ours, theirs = (
@@ -185,7 +210,7 @@ def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn)
 PLUGIN = Analyser(
     name="penalty",
     title="Penalty sweep",
-    question="What does each strength of the residual penalty do to accuracy, scale and credit of one method?",
+    question="How does the strength of the residual penalty change accuracy, scale and credit of a method?",
     source="arXiv 2606.21126, sweep of the penalty on DFA",
     answer=answer,
     rank=2,

@@ -1,4 +1,7 @@
-"""per-layer: ‖g_l‖ and Γ_l of every site; a mean over sites hides a site that dominates or fails."""
+"""Analysis `per-layer`: ‖g_l‖ and Γ_l at every site.
+
+A mean over sites does not show whether one site dominates or fails.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 @dataclass(frozen=True)
 class SiteColumn:
-    """A metric by site, with its name in the catalogue."""
+    """A metric with one value per site.
+
+    Args:
+        name: name of the metric in the catalog of metrics.
+        column: column of the metric in the table.
+    """
 
     name: str
     column: AnalysisColumn
@@ -22,7 +30,7 @@ class SiteColumn:
 
 GAMMA, GRADIENT = symbol_of("gamma"), symbol_of("g_norm_mean_ce")
 OF_MEAN_CE = "loss per unit of state, N = 128"
-SITE = AnalysisColumn("site", "site l, 0 is the embedding", kind="count")
+SITE = AnalysisColumn("site", "site l; site 0 is the embedding", kind="count")
 QUANTITIES = (
     SiteColumn("h_norm", quantity_column("h", "h_norm", "length of the state")),
     SiteColumn("g_norm_mean_ce", quantity_column("g", "g_norm_mean_ce", OF_MEAN_CE)),
@@ -30,7 +38,7 @@ QUANTITIES = (
     SiteColumn("gamma", quantity_column("gamma", "gamma", "cosine")),
     SiteColumn("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
 )
-COUNTS = AnalysisColumn("counts", f"whether {GAMMA} is informative there")
+COUNTS = AnalysisColumn("counts", f"whether {GAMMA} is informative at this site")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
 ENDS = (
     METHOD,
@@ -38,12 +46,16 @@ ENDS = (
     RUNS,
     quantity_column("g_first", "g_norm_mean_ce", OF_MEAN_CE, "at site 0"),
     quantity_column("g_last", "g_norm_mean_ce_L", OF_MEAN_CE),
-    quantity_column("fall", "fall", "ratio", "(above 1 where they do)"),
+    quantity_column("fall", "fall", "ratio", "(above 1 if the gradient grows)"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return every site of every method, and the change of the gradient between its two ends."""
+    """Report norms, gain and Γ of every method at every site.
+
+    Returns:
+        Two tables: one row per method and site, and one row per method with the gradient at site 0 and at site L.
+    """
     rows, ends = [], []
     for method in trained(report):
         exact = exact_sites(report.cards.get(f"methods/{method.name}", {}), _sites(method))
@@ -51,17 +63,17 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         ends.append({**method.cells, **_ends(method)})
     tables = (
         AnalysisTable("per-layer", f"{GRADIENT} and {GAMMA} by site", SITES, tuple(rows)),
-        AnalysisTable("ends", "The gradient's two ends", ENDS, tuple(ends)),
+        AnalysisTable("ends", "The gradient at the first and at the last site", ENDS, tuple(ends)),
     )
     remark = (
-        f"{GAMMA} by the published convention compares the credit of block l with the gradient at its input, one site "
-        "too early."
+        f"The published convention of {GAMMA} compares the credit of block l with the gradient at the input of block l. "
+        "This gradient is one site too early."
     )
     return AnalysisResult(tables, (remark,))
 
 
 def _sites(method: MethodRuns) -> int:
-    """Return the most sites of any run: seeds share one architecture, but a broken run may have none."""
+    """Return the largest number of sites of any run; a broken run may have no site."""
     rows = (run.record.measurements.sites for run in method.runs)
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 
@@ -77,7 +89,7 @@ def _row(method: MethodRuns, site: int, exact: bool) -> dict[str, AnalysisCell]:
 
 
 def _counts(method: MethodRuns, site: int, exact: bool) -> str:
-    """Return whether Γ is informative at a site, or why not."""
+    """Return whether Γ is informative at a site, or the reason why it is not."""
     if any(_at("gamma", site)(run.record).reason == NOT_CREDITED for run in method.runs):
         return f"no: {NOT_CREDITED}"
     return "exact by construction" if exact else "yes"
@@ -113,7 +125,7 @@ def _ends(method: MethodRuns) -> dict[str, AnalysisCell]:
 PLUGIN = Analyser(
     name="per-layer",
     title="Layer by layer",
-    question="At which site does the gradient vanish, and at which does the credit agree with it?",
+    question="At which sites does the gradient vanish, and at which sites does the credit agree with the gradient?",
     source=f"arXiv 2606.21126, per-layer {symbol_of('g_norm')} and {GAMMA} of the main setting",
     answer=answer,
     rank=6,

@@ -1,7 +1,8 @@
-"""sensitivity: the exact range of each threshold over which no run's verdict changes, without a grid.
+"""Analysis `sensitivity`: the range of each threshold in which no verdict changes.
 
-The result of a comparison can change only if the threshold passes an observed value. So each run (or each group, for a rule
-over seeds) is judged again only at its observed values and at the next double beyond them.
+The range is exact, and no grid is searched. The result of a comparison can change only if the threshold passes an
+observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
+each of them. For a rule over seeds, the group of runs is judged again instead of a single run.
 """
 
 from __future__ import annotations
@@ -17,41 +18,46 @@ from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading
 
 SHOWN = 3  # changes named in the text; all runs are in the cell's run ids
-END = "is {word} itself still inside the range"
+END = "whether the threshold `{word}` is included in the range"
 COLUMNS = (
-    AnalysisColumn("rule", "rule, and its condition if it has several"),
+    AnalysisColumn("rule", "rule, and the condition if the rule has several conditions"),
     AnalysisColumn("quantity", "metric that is compared with the threshold"),
-    AnalysisColumn("unit", "unit of the metric and of every limit here"),
-    AnalysisColumn("threshold", "the edition's threshold", "of the metric", "chosen"),
+    AnalysisColumn("unit", "unit of the metric and of all thresholds in this row"),
+    AnalysisColumn("threshold", "threshold of the edition", "of the metric", "chosen"),
     AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the metric", "num"),
     AnalysisColumn("low_end", END.format(word="low")),
-    AnalysisColumn("below", "verdicts that change below it"),
+    AnalysisColumn("below", "verdicts that change if the threshold is below `low`"),
     AnalysisColumn("high", "highest threshold at which no verdict changes", "of the metric", "num"),
     AnalysisColumn("high_end", END.format(word="high")),
-    AnalysisColumn("above", "verdicts that change above it"),
+    AnalysisColumn("above", "verdicts that change if the threshold is above `high`"),
     AnalysisColumn(
         "outcome_low",
-        "the same for the outcome alone (pass, warn, fail, incomplete), without flags",
+        "lowest threshold at which no outcome (pass, warn, fail, incomplete) changes",
         "of the metric",
         "num",
     ),
-    AnalysisColumn("outcome_high", "the same for the outcome alone", "of the metric", "num"),
+    AnalysisColumn("outcome_high", "highest threshold at which no outcome changes", "of the metric", "num"),
 )
 OBSERVED = (
-    AnalysisColumn("rule", "rule, and its condition if it has several"),
+    AnalysisColumn("rule", "rule, and the condition if the rule has several conditions"),
     AnalysisColumn("quantity", "metric that is compared with the threshold"),
-    AnalysisColumn("method", "method, with its options"),
-    AnalysisColumn("setting", "setting within which it is compared"),
-    AnalysisColumn("seeds", "seeds of the value"),
+    AnalysisColumn("method", "method and its options"),
+    AnalysisColumn("setting", "setting of the runs; methods are compared within one setting"),
+    AnalysisColumn("seeds", "seeds of the runs that have this value"),
     AnalysisColumn(
-        "value", "observed value; for a rule over seeds also the ends of its interval", "of the metric", "num"
+        "value", "observed value; for a rule over seeds, also the ends of the interval", "of the metric", "num"
     ),
-    AnalysisColumn("verdict", "verdict at the edition's thresholds"),
+    AnalysisColumn("verdict", "verdict with the thresholds of the edition"),
 )
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Return the range of every threshold over which no run's verdict changes, and the runs that bound it."""
+    """Find the range of each threshold in which no run's verdict changes.
+
+    Returns:
+        Two tables: the range of each threshold with the runs that limit it, and all observed values at which a verdict can
+        change.
+    """
     rows, observed = [], []
     for limit in limits(edition):
         judged = units(report, edition, limit)
@@ -72,20 +78,17 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         )
         observed += _observed(limit.name, limit.condition.quantity, judged)
     tables = (
+        AnalysisTable("sensitivity", "Range of each threshold in which no verdict changes", COLUMNS, tuple(rows)),
         AnalysisTable(
-            "sensitivity", "The range of each threshold over which no run's verdict changes", COLUMNS, tuple(rows)
+            "observed", "Values of a threshold at which a verdict can change", OBSERVED, tuple(observed), detail=True
         ),
-        AnalysisTable("observed", "The values at which a verdict can change", OBSERVED, tuple(observed), detail=True),
     )
-    remark = "One threshold is moved at a time. WARN(D1) and PASS count as different verdicts."
+    remark = "Only one threshold is changed at a time. WARN(D1) and PASS count as different verdicts."
     return AnalysisResult(tables, (remark,))
 
 
 def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest edge of all units on one side; edges at the same value are merged.
-
-    Whether the value itself is included depends only on the operator and the side, so merged edges agree.
-    """
+    """Return the nearest threshold on one side at which a verdict of any unit changes."""
     found: dict[int, ThresholdEdge] = {}  # by the unit's index
     reached = math.inf
     for start, place, unit in sorted(
@@ -103,19 +106,18 @@ def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: 
 
 
 def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
-    """Return the signed position of the unit's first value on this side, the nearest possible edge."""
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
 def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
-    """Return why a threshold has no limit on either side; {0} is the side."""
+    """Return a format string with the reason why a threshold has no limit."""
     if not rule.gating:
-        return "no {0} limit: this rule does not gate the verdict"
+        return "no {0} limit, because the verdict does not depend on this rule"
     if rule.judge == CREDIT:
         return f"no {{0}} limit: {NOT_WORKED_OUT}"
     if not any(unit.values for unit in judged):
-        return "no {0} limit: no run has the metric"
-    return "no {0} limit: no run's verdict changes at any threshold"
+        return "no {0} limit, because no run has a value of the metric"
+    return "no {0} limit, because no verdict changes at any threshold"
 
 
 def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
@@ -132,7 +134,7 @@ def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> d
 
 
 def _changed(found: ThresholdEdge) -> list[str]:
-    """Return texts such as `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`, one per method and change."""
+    """Return one text per method and change: `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`."""
     seeds: dict[tuple[str, str, str], list[str]] = {}
     for change in found.changes:
         key = (change.method.label, change.before, change.after)
@@ -165,7 +167,7 @@ def _observed(name: str, quantity: str, judged: Iterable[JudgedUnit]) -> list[di
 PLUGIN = Analyser(
     name="sensitivity",
     title="Threshold sensitivity",
-    question="How far may each threshold move before any run's verdict changes?",
+    question="How far can each threshold be changed before the verdict of a run changes?",
     source="arXiv 2606.21126, which gives such a range for D1 and for D2",
     answer=answer,
     rank=1,

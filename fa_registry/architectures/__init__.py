@@ -1,4 +1,4 @@
-"""Networks with one residual stream, one file each; `adapt` for models from elsewhere."""
+"""Built-in networks, one module per architecture, and `adapt` for third-party models."""
 
 from fa_registry.architectures._adapter import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Architecture, ArchitectureCard

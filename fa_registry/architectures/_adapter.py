@@ -1,7 +1,7 @@
-"""adapt: observe a third-party model by forward hooks, without changing its forward pass.
+"""adapt: observe a third-party model with forward hooks, without changing its forward pass.
 
-A declared skip is checked against the tensors that flow through the model. The published code guessed it, and so measured
-ViT and ResNet gradients on a wrong network.
+The declared position of the skip is checked with the tensors of each forward pass. The published code did not check the position,
+and therefore measured gradients of a wrong network for ViT and ResNet.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; m
 
 @dataclass(frozen=True)
 class ModelIO:
-    """Functions that adapt the inputs and outputs of a model with several tensors; None: one tensor.
+    """Functions that convert the inputs and outputs of a third-party model.
+
+    A value of None means that the model, or a block, receives or returns a single tensor.
 
     Attributes:
-        inputs: maps x to the model's arguments; a mapping is passed as keywords.
-        output: maps the model's return value to logits.
-        state: maps a block's return value to the tensor in it that is its state, or its branch.
+        inputs: Function from x to the arguments of the model. A mapping is passed as keyword arguments.
+        output: Function from the return value of the model to the logits.
+        state: Function from the return value of a block to the tensor that is its state, or its residual branch.
     """
 
     inputs: Callable[[Tensor], Any] | None = None
@@ -39,10 +41,15 @@ class ModelIO:
 
 
 class AdaptedNetwork(nn.Module):
-    """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`.
+    """Third-party model with a chain of blocks that is observed at sites 0..L. Create it with `adapt`.
 
     Args:
-        skip: "" means "none", which the first pass may change to "outside".
+        model: The model.
+        sites: Paths of the modules whose outputs are h_1..h_L.
+        skip: "outside", "inside" or "none". An empty string means "none", and the first pass may change it to "outside".
+        readout: Path of the module that receives h_L, or an empty string.
+        reads: Functions that convert inputs and outputs.
+        gradient: Source of the reference gradient, "backward" or "forward".
     """
 
     def __init__(
@@ -66,13 +73,16 @@ class AdaptedNetwork(nn.Module):
     def forward(
         self, x: Tensor, return_hidden: bool = False, shifts: Sequence[Tensor] | None = None
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the logits; with return_hidden also the states h_0..h_L and their root tensors.
+        """Return the logits. With return_hidden, also return the states h_0..h_L and their root tensors.
 
-        The loss is differentiated with respect to the root tensors. A skip that is added outside a block leaves no tensor for h_L
-        to hook. But h_l = h_{l-1} + f_l makes ∂ℓ/∂f_l equal ∂ℓ/∂h_l, so there the block's output is the root tensor of h_l.
+        The loss is differentiated with respect to the root tensors. If the model adds the skip outside a block, no hook receives
+        the tensor h_l. In this case the root tensor of h_l is the output f_l of the block, because h_l = h_{l-1} + f_l gives
+        ∂ℓ/∂f_l = ∂ℓ/∂h_l.
 
         Args:
-            shifts: L+1 tensors of the states' shapes, added to the states site by site; with them, no check runs.
+            x: Inputs (batch, …).
+            return_hidden: Whether to return states and root tensors.
+            shifts: L+1 tensors that are added to the states h_0..h_L, each with the shape of its state. With shifts, no check runs.
         """
         if not return_hidden:
             return self._logits(x)
@@ -89,7 +99,7 @@ class AdaptedNetwork(nn.Module):
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
 
     def _resolve(self, flow: _Flow) -> None:
-        """Set the skip to "outside" if the first pass shows residual branches; later passes keep it."""
+        """Set the skip to "outside" if the first pass shows residual branches; later passes do not change it."""
         if self.is_skip_open:
             fits = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
             if fits["outside"] and not fits["inside"] and (len(self.sites) > 1 or flow.readout is not None):
@@ -100,19 +110,18 @@ class AdaptedNetwork(nn.Module):
         return _misfit(flow, self.sites, _states(flow, self.sites, skip))
 
     def _logits(self, x: Tensor) -> Any:
-        """Call the model on x and return its logits, through the functions given to `adapt`."""
         given = self.reads.inputs(x) if self.reads.inputs else x
         answer = self.model(**given) if isinstance(given, Mapping) else self.model(given)
         return self.reads.output(answer) if self.reads.output else answer
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
-        """Raise UsageError unless block l+1, and the readout, receives the declared h_l."""
+        """Raise UsageError if block l+1 or the readout receives another tensor than the declared h_l."""
         if self.skip == "none":
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: one site, and skip={self.skip!r} cannot be checked: expected `readout` to name the "
-                f"module that receives h_1, found {self.readout or 'none'!r}"
+                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected the name of the "
+                f"module that receives h_1 in `readout`, found {self.readout or 'none'!r}"
             )
         misfit = self._misfit(flow, self.skip)
         if misfit is None:
@@ -120,22 +129,22 @@ class AdaptedNetwork(nn.Module):
         other = SKIPS[1 - SKIPS.index(self.skip)]
         fits = self._misfit(flow, other) is None
         raise UsageError(
-            f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} is not the h_{misfit[1]} that it implies; "
+            f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} differs from the h_{misfit[1]} of this skip; "
             + (
                 f"declare skip={other!r}"
                 if fits
-                else "the sites are not one stream by either skip: with skip='none' the "
+                else "neither skip='outside' nor skip='inside' fits; with skip='none' the "
             )
-            + ("" if fits else "outputs of the sites are the states, regardless of where the modules are")
+            + ("" if fits else "outputs of the sites are the states, for modules at any position")
         )
 
 
 class _Flow:
-    """The tensors of one pass at the sites: values as copies, and the roots to differentiate for.
+    """Tensors of one forward pass at the sites: copies of the states, and root tensors for gradients.
 
-    The model cannot reach any tensor kept here: blocks and model receive clones, so that their in-place operations change no
-    value. There is one exception: unless the skip is "inside", h_0 may also flow past block 1 (`bypassed`). Then its root is
-    the model's own tensor, and the tensor's version shows whether it was changed in place.
+    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. An exception is h_0 if the
+    skip is not "inside", because the model may also use h_0 outside block 1 (`bypassed`). In this case the root tensor is the
+    tensor of the model, and its version counter shows whether the model changed it in place.
     """
 
     def __init__(
@@ -164,15 +173,16 @@ class _Flow:
 
     @contextmanager
     def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
-        """Context manager: record the input and output of every site in a forward pass of `model`.
+        """Record the input and output of every site in a forward pass of `model` (context manager).
 
         The forward hooks are removed on exit.
 
         Args:
-            readout: name of the module that reads h_L, or empty if it is not known.
+            model: The model.
+            readout: Path of the module that receives h_L, or an empty string if the module is unknown.
 
         Raises:
-            AttributeError: a site names no module.
+            AttributeError: If a site is not the path of a module.
         """
         self.declared = self.readout_name = readout
         with ExitStack() as hooks:
@@ -188,48 +198,55 @@ class _Flow:
             yield
 
     def _site(self, name: str) -> str | None:
-        """Return the site of this module's current call; None if the call is no site."""
+        """Return the site of the current call of a module, or None if this call is not a site."""
         numbered = f"{name}#{self.calls[name]}"
         return numbered if numbered in self.sites else name if name in self.sites else None
 
     def check_runs(self) -> None:
-        """Raise UsageError unless every site ran exactly once and in order.
+        """Check that every site ran exactly once, and in the declared order.
 
-        A block that runs twice would be two sites with one name.
+        Raises:
+            UsageError: If a site did not run, ran more than once, or ran in another order.
         """
         for name, runs in self.runs.items():
             if runs != 1:
                 path, _ = path_and_call(name)
                 calls = self.calls.get(path, 0)
                 numbers = ", ".join(f"{path}#{call}" for call in range(1, calls + 1))
-                advice = f"name the call that is the site: {numbers}" if calls else "leave it out of the sites"
-                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}; {advice}")
+                advice = (
+                    f"name one of these calls as the site: {numbers}" if calls else "remove this name from the sites"
+                )
+                raise UsageError(f"adapt: {name}: expected one call in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
             found = ", ".join(self.order)
-            raise UsageError(f"adapt: sites: expected them in the order in which they run, {found}")
+            raise UsageError(f"adapt: sites: expected the sites in the order of the forward pass, {found}")
 
     def check_in_place(self) -> None:
-        """Raise UsageError if the stream was changed in place at a tensor that could not be cloned."""
-        advice = "write h = h + block(h) instead of h += block(h), and no in-place operation on the stream"
+        """Check that the model did not change the stream in place at a tensor that could not be cloned.
+
+        Raises:
+            UsageError: If the model changed such a tensor.
+        """
+        advice = "write h = h + block(h) instead of h += block(h), and avoid in-place operations on the stream"
         if not self.bypassed:
             return
         if self.entry._version != self.entry_version:
             raise UsageError(
-                f"adapt: the input of {self.sites[0]} was changed in place after the block read it; {advice}"
+                f"adapt: the input of {self.sites[0]} was changed in place after the block received this tensor; {advice}"
             )
         for name, (handed, version) in self.handed.items():
             if handed._version != version:
-                chain = " or, if nothing but the block reads it, declare skip='inside'" if self.skip == "none" else ""
+                chain = ", or declare skip='inside' if only the block uses this tensor" if self.skip == "none" else ""
                 raise UsageError(
-                    f"adapt: {name} changes its input in place, and so the skip around it; {advice}{chain}"
+                    f"adapt: {name} changes its input in place, and thereby the tensor of the skip; {advice}{chain}"
                 )
 
     def _before(
         self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Record the state that a site receives, and pass on a clone of it.
+        """Record the state that a site receives, and pass a clone of the state to the site.
 
-        The state is the first floating tensor among the inputs, positional ones first.
+        The state is the first floating-point tensor among the positional arguments, and then among the keyword arguments.
         """
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
@@ -240,8 +257,8 @@ class _Flow:
         if key is None:
             found = ", ".join(str(held.dtype) if isinstance(held, Tensor) else _kind(held) for held in given.values())
             raise UsageError(
-                f"adapt: {site}: expected a floating tensor among its inputs, found {found or 'none'}: choose a module after the "
-                "embedding"
+                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found or 'none'}: select a module "
+                "after the embedding"
             )
         into = given[key]
         if site == self.sites[0]:
@@ -254,15 +271,15 @@ class _Flow:
         }
 
     def _entered(self, site: str, into: Tensor) -> Tensor:
-        """Record h_0, with its shift if one is given."""
+        """Record h_0, and add its shift if there are shifts."""
         self.entry = into if self.bypassed else into.clone()
         if self.shifts is not None:
             if self.bypassed and any(
                 step == 0 and size > 1 for step, size in zip(into.stride(), into.shape, strict=True)
             ):
                 raise UsageError(
-                    f"adapt: {site}: expected h_0, its input, in separate memory, found an expanded tensor; write .clone() "
-                    "behind the model's .expand()"
+                    f"adapt: {site}: expected its input h_0 as a tensor without shared memory, found an expanded tensor; write "
+                    ".clone() after .expand() in the model"
                 )
             is_cut = self.entry.is_leaf and self.entry.requires_grad  # torch allows no in-place change of such a state
             with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
@@ -277,11 +294,11 @@ class _Flow:
             return output
         out = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(out, Tensor):
-            hint = "" if self.state else f"; name the part of it that is the state: {_suggested(output)}"
+            hint = "" if self.state else f"; select the tensor that is the state, such as with {_suggested(output)}"
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
         if not out.is_floating_point():
             raise UsageError(
-                f"adapt: {site}: expected a floating state as output, found {out.dtype}: name another site"
+                f"adapt: {site}: expected a floating-point tensor as output, found {out.dtype}: select another site"
             )
         self.runs[site] += 1
         self.order.append(site)
@@ -292,24 +309,27 @@ class _Flow:
         return _with(output, out, shifted.clone())
 
     def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
-        """Record the input of the readout; if none is declared, of the first module after the last site."""
+        """Record the input of the readout, which by default is the first module after the last site."""
         if self.readout is None and args and isinstance(args[0], Tensor) and self.is_past_the_sites(name):
             self.readout, self.readout_name = args[0].detach().clone(), name
 
     def is_past_the_sites(self, name: str) -> bool:
-        """Return whether this module runs after the last site, or is the declared readout (maybe a site)."""
+        """Return whether a module may be the readout.
+
+        If a readout is declared, only the declared module is the readout. If not, any module after the last site may be the
+        readout.
+        """
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
 
 def _require_gradient(state: Tensor) -> None:
-    """Make a state require grad if no differentiable operation precedes it."""
     if torch.is_grad_enabled() and not state.requires_grad:
         state.requires_grad_()
 
 
 @contextmanager
 def running_eagerly(model: nn.Module) -> Iterator[None]:
-    """Context manager: run `model` and its parts without torch.compile's code, which would skip the hooks."""
+    """Run `model` without the code of torch.compile, which would skip the hooks (context manager)."""
     compiled = any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules())
     if not compiled:
         yield
@@ -319,9 +339,10 @@ def running_eagerly(model: nn.Module) -> Iterator[None]:
 
 
 def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the module inside torch.compile's and the parallel wrappers, and the wrappers' names.
+    """Remove the wrappers of torch.compile and of data parallelism from a model.
 
-    The module shares its weights with the wrapped one.
+    Returns:
+        The inner module, which shares its weights with the wrapped model, and the class names of the wrappers.
     """
     wrappers: list[str] = []
     while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)) or hasattr(model, "_orig_mod"):
@@ -331,7 +352,7 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _suggested(output: Any, word: str = "state") -> str:
-    """Return the code of a function that reads the first tensor of this output."""
+    """Return source code for a function that reads the first tensor of an output."""
     if isinstance(output, Mapping):  # transformers' outputs are such, and have their fields as attributes too
         key = next((key for key, held in output.items() if isinstance(held, Tensor)), "…")
         return f"{word}=lambda out: out[{key!r}]"
@@ -348,7 +369,7 @@ def _kind(value: Any) -> str:
 
 
 def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
-    """Return a block's output with one tensor replaced."""
+    """Return a copy of a block's output in which one tensor is replaced."""
     if output is tensor:
         return stand_in
     if isinstance(output, Mapping):
@@ -362,7 +383,10 @@ def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
 
 
 def path_and_call(site: str) -> tuple[str, int]:
-    """Return a site's module path and call number (2 in `layer#2`), 0 if no call is named."""
+    """Split a site into its module path and its call number.
+
+    The call number is 2 in `layer#2`, and 0 in `layer`.
+    """
     path, _, call = site.rpartition("#")
     return (path, int(call)) if path and call.isdecimal() else (site, 0)
 
@@ -378,29 +402,30 @@ def adapt(
     *,
     gradient: str = "backward",
 ) -> AdaptedNetwork:
-    """Make `model` observable at the modules named by `sites`.
+    """Make a model observable at the modules that are named by `sites`.
 
     Args:
-        model: the model; wrappers of torch.compile and data parallelism are removed, its weights are shared.
-        sites: paths of the modules whose outputs are h_1..h_L, in the order in which they run; h_0 is the input of the first, its
-            first floating tensor, positional ones before keywords.
-            `layer#2` is the second call of `layer` in a forward pass. Function calls may come between them. Default: `.blocks`.
-        skip: "outside" if the outputs are residual branches that the model adds to the stream; then h_l = h_{l−1} + output.
-            "inside" if every site reads nothing but the state before it. "none" for modules anywhere in the model. The first two
-            are checked at every pass. Default: "outside" for `.blocks`; for named sites "none", and "outside" if the first pass
-            shows it.
-        readout: the module that receives h_L, against which the last block is checked; default `out_ln`, `out_head` or the
-            module that runs after the last site.
-        inputs: maps x to the model's argument; a dict is passed as keywords (`lambda x: {"input_ids": x}`).
-        output: maps the model's return value to logits (`lambda out: out.logits`).
-        state: maps a site's return value to the tensor that is its state (`lambda out: out[0]`).
-        gradient: "backward" takes the reference gradient from the model's backward pass, and checks it against differences of
-            the loss. "forward" takes it from the forward computation alone: for layers with a custom backward pass and for
-            detached states.
+        model: The model. Wrappers of torch.compile and data parallelism are removed. The weights are shared with your model.
+        sites: Paths of the modules whose outputs are h_1..h_L, in the order in which the modules run. The path `layer#2` is the
+            second call of `layer` in a forward pass. The state h_0 is the first floating-point tensor among the arguments of the
+            first site. Function calls between the modules are allowed. By default, the sites are the modules in `model.blocks`.
+        skip: "outside" if the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside"
+            if the only input of every site is the state of the previous site. "none" for modules at any position. "outside" and
+            "inside" are checked at every pass. The default is "outside" for `model.blocks`. For named sites the default is "none",
+            or "outside" if the first pass shows residual branches.
+        readout: Path of the module that receives h_L. The last block is checked with the input of this module. The default is
+            `out_ln`, `out_head`, or the module that runs after the last site.
+        inputs: Function from x to the argument of the model. A dict is passed as keywords: `lambda x: {"input_ids": x}`.
+        output: Function from the return value of the model to the logits, such as `lambda out: out.logits`.
+        state: Function from the return value of a site to the tensor that is its state, such as `lambda out: out[0]`.
+        gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against differences
+            of the loss. "forward" uses only the forward computation, for layers with a custom backward pass and for detached
+            states.
 
     Raises:
-        InvalidFields: a name or value is wrong; the message lists all of them. A wrong `skip`, a site that does
-            not run once, and a stream that is changed in place raise UsageError at the first pass.
+        InvalidFields: If a name or value is wrong. The message lists all wrong values.
+        UsageError: In the first forward pass, if `skip` is wrong, if a site does not run exactly once, or if the stream is changed
+            in place.
     """
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
@@ -412,7 +437,7 @@ def adapt(
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in known]
-        or ([] if names else ["none and no .blocks"]),
+        or ([] if names else ["no site, and the model has no attribute blocks"]),
         "readout": [readout] if readout and readout not in known else [],
     }
     problems += [
@@ -421,7 +446,7 @@ def adapt(
         if wrong
     ]
     if len(set(names)) < len(names):
-        problems.append(f"sites: expected every site once, found {', '.join(names)}")
+        problems.append(f"sites: expected each site only once, found {', '.join(names)}")
     problems += [
         f"{name}: expected a function" for name, read in reads.items() if read is not None and not callable(read)
     ]
@@ -431,7 +456,7 @@ def adapt(
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:
-    """Return a module's path without the prefixes of the wrappers around the model."""
+    """Remove the prefixes of the wrappers from the path of a module."""
     for _ in wrappers:
         name = name.removeprefix("module.").removeprefix("_orig_mod.")
     return name
@@ -442,7 +467,7 @@ def _default_readout(known: Mapping[str, nn.Module]) -> str:
 
 
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
-    """Return h_0..h_L according to `skip`, from the values at the time they flowed."""
+    """Return h_0..h_L for a position of the skip, computed from the recorded inputs and outputs."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
     if skip != "outside":
         return [pairs[0][0], *(out for _, out in pairs)]
@@ -452,7 +477,7 @@ def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
 
 
 def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tuple[str, int] | None:
-    """Return the first module that receives a wrong state, with that state's number; None if none does."""
+    """Return the first module that receives a wrong state and the number of this state, or None."""
     for site, name in enumerate(sites[1:], start=1):
         if not _same(flow.inputs[name], states[site]):
             return name, site
@@ -463,7 +488,7 @@ def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tupl
 
 
 def _seen_at_readout(flow: _Flow, state: Tensor) -> bool:
-    """Return whether the readout receives a tensor that can be compared with such a state."""
+    """Return whether the shape of the readout's input allows a comparison with a state."""
     return flow.readout is not None and any(flow.readout.shape == view.shape for view in _views(state))
 
 
@@ -472,7 +497,7 @@ def _seen_as(received: Tensor, state: Tensor) -> bool:
 
 
 def _views(state: Tensor) -> Iterator[Tensor]:
-    """Yield the state and its usual readouts: class token, mean over tokens or positions, flat vector."""
+    """Yield a state and the usual inputs of a readout: class token, mean over positions, flat vector."""
     yield state
     if state.dim() == 3:
         yield from (state[:, 0], state.mean(dim=1))

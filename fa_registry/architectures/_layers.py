@@ -1,8 +1,8 @@
-"""Layers with PyTorch's default initialisation, drawn from a generator that is passed in.
+"""Layers with PyTorch's default initialisation, computed from a generator that is passed in.
 
-torch's own constructors draw from the global generator, so a run's weights would depend on earlier draws in the process.
-
-Linear sends float32 products on a CPU with AVX-512 to oneDNN; Conv can carry an error back through another kernel.
+The constructors of torch use the global generator. The weights of a run would then depend on earlier random numbers in the
+process. On a CPU with AVX-512, Linear uses oneDNN for float32 products. In the backward pass, Linear and Conv may use another
+matrix than the weight.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ WORTHWHILE = AVAILABLE and torch.backends.cpu.get_cpu_capability().startswith("A
 
 
 class Linear(nn.Linear):
-    """A linear layer whose backward pass may use another matrix.
+    """Linear layer whose backward pass may use another matrix than the weight.
 
     Args:
-        flatten: reshape (batch, …) to (batch, features) first, so that an embedding of images is one layer with one name.
+        features_in: Number of inputs.
+        features_out: Number of outputs.
+        flatten: Whether to reshape (batch, …) to (batch, features) first. With flatten=True, an embedding of images is a single
+            layer.
 
     Attributes:
-        backward_weight: matrix (out, in) used instead of the weight in the backward pass (weight feedback); None: the weight.
+        backward_weight: Matrix (out, in) that replaces the weight in the backward pass (weight feedback), or None.
     """
 
     backward_weight: Tensor | None = None
@@ -43,9 +46,13 @@ class Linear(nn.Linear):
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | None) -> Tensor:
-    """Return x Wᵀ + b, (…, in) → (…, out).
+    """Return x Wᵀ + b of shape (…, out) for x of shape (…, in).
 
-    The error goes back through `backward_weight`, or through W if that is None.
+    Args:
+        x: Inputs (…, in).
+        weight: W (out, in).
+        bias: b (out,).
+        backward_weight: Matrix (out, in) that replaces W in the gradient of x, or None.
     """
     plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
     fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
@@ -56,10 +63,10 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
 
 
 class _LinearFunction(torch.autograd.Function):
-    """x Wᵀ + b, whose error goes back through `back`.
+    """x Wᵀ + b, where `back` replaces W in the gradient of x.
 
-    `needs_input_grad` shows which inputs require grad, not which a partial backward asks for. A caller that wants gradients of
-    states only therefore switches off the weights' grad, as diagnostics and credits do.
+    The flags in `needs_input_grad` depend on requires_grad, and not on the gradients that a caller requests. A caller that needs
+    only gradients of states therefore sets requires_grad of the weights to False, as diagnostics and credits do.
     """
 
     @staticmethod
@@ -73,12 +80,12 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x (…, in), weight (out, in) and bias (out,); None where not asked for.
+        """Return the gradients of x (…, in), weight (out, in) and bias (out,); None for unused gradients.
 
-        dx = dy B with B (out, in) like W, so that B = W is the exact layer. Only the gradient of x uses B.
+        The gradient of x is dx = dy B with B (out, in). With B = W it is exact. The other gradients do not use B.
 
         Args:
-            gradient: of the output, (…, out).
+            gradient: Gradient dy of the output (…, out).
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
@@ -93,12 +100,21 @@ class _LinearFunction(torch.autograd.Function):
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return left rightᵀ + bias by oneDNN, all float32 on the CPU: (n, k), (m, k), (m,) → (n, m)."""
+    """Compute left rightᵀ + bias with oneDNN, for float32 tensors on the CPU.
+
+    Args:
+        left: Matrix (n, k).
+        right: Matrix (m, k).
+        bias: Vector (m,), or None.
+
+    Returns:
+        Matrix (n, m).
+    """
     return torch.ops.mkldnn._linear_pointwise.default(left, right, bias, "none", [], "")
 
 
 def matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return left rightᵀ + bias by torch, on any device and in any type."""
+    """Compute left rightᵀ + bias with torch, on any device and for any dtype."""
     return nn.functional.linear(left, right, bias)
 
 
@@ -106,10 +122,10 @@ KERNEL, PADDING = 3, 1
 
 
 class Conv(nn.Conv2d):
-    """A convolution 3×3 with stride 1 and padding 1: maps keep their size.
+    """3×3 convolution with stride 1 and padding 1, which does not change the size of a map.
 
     Attributes:
-        backward_weight: as in Linear, (out, in, 3, 3).
+        backward_weight: Kernel (out, in, 3, 3) that replaces the weight in the backward pass, or None.
     """
 
     backward_weight: Tensor | None = None
@@ -124,7 +140,7 @@ class Conv(nn.Conv2d):
 
 
 class _ConvFunction(torch.autograd.Function):
-    """x ∗ W + b, whose error goes back through `back`."""
+    """Convolution x ∗ W + b, where `back` replaces W in the gradient of x."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, back: Tensor) -> Tensor:
@@ -138,13 +154,12 @@ class _ConvFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x (N, in, H, W), weight (out, in, 3, 3) and bias; None where not asked for.
+        """Return the gradients of x (N, in, H, W), weight (out, in, 3, 3) and bias; None for unused gradients.
 
-        Only the gradient of x uses `back`; that of the weight is the gradient of W itself. Compared with autograd in
-        tests/architectures/test_layers.py.
+        Only the gradient of x uses `back`. tests/architectures/test_layers.py compares the gradients with autograd.
 
         Args:
-            gradient: of the output, (N, out, H, W).
+            gradient: Gradient of the output (N, out, H, W).
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
@@ -161,20 +176,20 @@ Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
 
 
 def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
-    """Return a Linear with weight and bias ~ U(±1/√features_in), the distribution of torch's default."""
+    """Return a Linear whose weight and bias are U(±1/√features_in), as in torch by default."""
     return _drawn(undrawn(Linear, features_in, features_out, flatten), generator)
 
 
 def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
-    """Return a 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as by torch's default."""
+    """Return a 3×3 Conv whose weight and bias are U(±1/√(9 · channels_in)), as in torch by default."""
     return _drawn(undrawn(Conv, channels_in, channels_out, bias), generator)
 
 
 def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
-    """Return a Conv2d over adjacent squares of `edge` pixels.
+    """Return a Conv2d that maps each square patch of `edge` pixels to one vector.
 
-    Weight and bias ~ U(±1/√(edge² · channels_in)), the distribution of torch's default. No error passes below an embedding, so
-    this is torch's own layer.
+    Weight and bias are U(±1/√(edge² · channels_in)), as in torch by default. An embedding needs no backward_weight, because no
+    error is propagated below it. The layer is therefore torch's Conv2d.
     """
     return _drawn(undrawn(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
 

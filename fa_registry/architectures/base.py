@@ -1,8 +1,8 @@
-"""The contract of an architecture: a stack of blocks around one stream, and how to build it.
+"""Interface of architectures: networks with one residual stream and a stack of blocks.
 
     h_0 = embed(x),  h_l = h_{l-1} + f_l(h_{l-1})  (or f_l(h_{l-1}) without skips),  z = out_head(out_ln(pool(h_L)))
 
-A block returns its residual branch f_l; the network adds the skip, so the position of the skip is always known.
+A block returns its residual branch f_l, and the network adds the skip. The position of the skip is therefore always known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ READOUT = ("out_ln", "out_head")
 
 @dataclass(frozen=True)
 class ArchitectureCard:
-    """The description of an architecture.
+    """Description of an architecture.
 
     Attributes:
-        version: of a built-in architecture; raised whenever its initial weights or its forward pass change.
-        credit_options: the options that only choose where a credit goes and do not change the network. They have no effect if
-            errors go back end to end: two such runs that differ only in these options have the same weights.
+        name: Name of the architecture.
+        line: Description in one line.
+        options: Options of the architecture, by name.
+        source: Publication of the architecture.
+        version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
+        credit_options: Names of the options that change only the distribution of a credit over positions, and not the network.
+            These options have no effect if errors are propagated end to end. Two such runs that differ only in these options have
+            equal weights.
     """
 
     name: str
@@ -40,18 +45,21 @@ class ArchitectureCard:
 
 
 def identity(state: Tensor) -> Tensor:
-    """Return the state unchanged: the pool of feature states (batch, hidden)."""
+    """Return the state unchanged, as the `pool` of networks with states (batch, hidden)."""
     return state
 
 
 class Network(nn.Module):
-    """embed, blocks, out_ln, out_head around one stream, with the published code's attribute names.
+    """Network with the parts embed, blocks, out_ln and out_head, named as in the published code.
 
     Args:
-        embed: None in a subclass that defines it as a method over several layers. This is needed where the published code has
-            no module `embed`, so that the layers' names are at the top level of its checkpoints.
-        residual: whether h_l = h_{l-1} + f_l(h_{l-1}).
-        pool: state → (batch, features), applied before out_ln.
+        embed: Module that computes h_0. None in a subclass that defines a method `embed`. A method is necessary if the published
+            checkpoints contain the layers of the embedding at their top level.
+        blocks: Modules that compute the branches f_1..f_L.
+        out_ln: Normalisation before the head, or None.
+        out_head: Module that computes the logits.
+        residual: Whether h_l = h_{l-1} + f_l(h_{l-1}). If False, h_l = f_l(h_{l-1}).
+        pool: Function from the state h_L to features (batch, features), applied before out_ln.
     """
 
     def __init__(
@@ -74,29 +82,39 @@ class Network(nn.Module):
 
     @property
     def first_credited(self) -> int:
-        """Return the first site whose credit trains a parameter: 1 if site 0 is the input, else 0."""
+        """First site whose credit trains a parameter: site 0, or site 1 if the embedding has no parameters."""
         return 0 if any(part_of(name) == "embed" for name, _ in self.named_parameters()) else 1
 
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
-        """Return h_l: h_{l-1} + f_l, or f_l alone without skips; all have the same shape."""
+        """Return h_l = h_{l-1} + f_l, or h_l = f_l in a network without skips.
+
+        Args:
+            state: State h_{l-1}.
+            branch: Branch f_l, with the shape of the state.
+        """
         return state + branch if self.residual else branch
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """Return a credit (N, D) in the state's shape, c/P at each of its P positions.
+        """Return a credit in the shape of the state, with c/P at each of its P positions.
 
-        Checked against autograd of <position average, c> in tests/training/test_step.py. A credit with positions is returned as is.
+        A credit with positions is returned unchanged. tests/training/test_step.py compares the result with autograd of
+        <mean over positions, c>.
+
+        Args:
+            credit: Credit c (N, D), or a credit in the shape of the state.
+            state: State h_l.
         """
         return broadcast_over_positions(credit, state)
 
     def readout(self, state: Tensor) -> Tensor:
-        """Return the logits (batch, classes) of h_L: pooling, normalisation, head."""
+        """Return the logits (batch, classes) of the state h_L: pooling, normalisation and head."""
         features = self.pool(state)
         return self.out_head(features if self.out_ln is None else self.out_ln(features))
 
     def hidden(self, x: Tensor) -> list[Tensor]:
-        """Return h_0 .. h_L of inputs x (batch, …), L+1 states connected by one graph.
+        """Return the L+1 states h_0..h_L for inputs x (batch, …), connected in one autograd graph.
 
-        h_l is the output of block l, blocks[l−1].
+        h_l is the output of block l, which is blocks[l−1].
         """
         states = [self.embed(x)]
         for block in self.blocks:
@@ -104,9 +122,13 @@ class Network(nn.Module):
         return states
 
     def logits_from(self, site: int, state: Tensor) -> Tensor:
-        """Return the logits (batch, classes) of a stream whose state at `site` (0..L) is `state`.
+        """Return the logits (batch, classes) that follow from the state at one site.
 
-        Blocks site+1..L and the readout are applied.
+        The blocks above the site and the readout are applied.
+
+        Args:
+            site: Site from 0 to L.
+            state: State at this site.
         """
         # blocks are numbered from 1 and the list from 0, so blocks[site] is the block *above* this site: none at site L
         for block in self.blocks[site:]:
@@ -114,16 +136,19 @@ class Network(nn.Module):
         return self.readout(state)
 
     def forward(self, x: Tensor, return_hidden: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """Return the logits (batch, classes); with return_hidden also the states h_0 .. h_L."""
+        """Return the logits (batch, classes). With return_hidden, also return the states h_0..h_L."""
         states = self.hidden(x)
         logits = self.readout(states[-1])
         return (logits, states) if return_hidden else logits
 
 
 def part_of(name: str) -> str:
-    """Return the part of a Network that has this module or tensor: "blocks.N", "readout" or "embed".
+    """Return the part of a Network that contains a module or tensor: "blocks.N", "readout" or "embed".
 
     All names outside the blocks and the readout belong to "embed".
+
+    Args:
+        name: Name of a module or tensor in the network.
     """
     first, *rest = name.split(".")
     if first == "blocks":
@@ -132,7 +157,7 @@ def part_of(name: str) -> str:
 
 
 class Noisy(nn.Module):
-    """A block with process noise, drawn from the generator that the training loop sets for an epoch.
+    """Block with process noise from the generator that the training loop sets for each epoch.
 
     Without a generator there is no noise.
     """
@@ -140,7 +165,7 @@ class Noisy(nn.Module):
     noise: torch.Generator | None = None
 
     def noise_like(self, state: Tensor) -> Tensor:
-        """Return standard normal noise of the state's shape; zero without a generator."""
+        """Return standard normal noise in the shape of the state, or zeros if no generator is set."""
         if self.noise is None:
             return torch.zeros_like(state)
         return torch.randn(state.shape, generator=self.noise, device=state.device, dtype=state.dtype)
@@ -148,7 +173,7 @@ class Noisy(nn.Module):
 
 @contextmanager
 def noisy(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Context manager: set `generator` as the noise source of every Noisy block."""
+    """Set `generator` as the source of noise of every Noisy block (context manager)."""
     blocks = [module for module in network.modules() if isinstance(module, Noisy)]
     for block in blocks:
         block.noise = generator
@@ -160,22 +185,22 @@ def noisy(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
 
 
 class ExactCostate(abc.ABC):
-    """A Network whose costate has a closed form, as a reference for credits instead of autograd's."""
+    """Interface of networks whose costate has a formula, as a reference that does not use autograd."""
 
     @abc.abstractmethod
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """Return λ_l = ∂(Σ_i terminal loss_i)/∂h_l for l = 0..L without autograd.
+        """Return λ_l = ∂(Σ_i terminal loss_i)/∂h_l for l = 0..L, computed without autograd.
 
-        Each has its state's shape, with the sign of the gradient and without 1/N. Process noise is off.
+        Each costate has the shape of its state and the sign of the gradient, and is not divided by N. Process noise is off.
 
         Args:
-            x: inputs (N, …).
-            y: classes (N,) or values (N, C).
+            x: Inputs (N, …).
+            y: Classes (N,) or values (N, C).
         """
 
 
 class Architecture(abc.ABC):
-    """A buildable architecture: a card and one function."""
+    """Base class of an architecture: a card, and the function that builds a network."""
 
     card: ArchitectureCard
 
@@ -183,25 +208,35 @@ class Architecture(abc.ABC):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network on the CPU, in train mode and float32, with weights drawn only from `generator`.
+        """Return a network on the CPU, in training mode and in float32, with initial weights from `generator`.
 
-        Torch's own constructors draw from the global generator, so layers are made by _layers. `build` need not repeat the checks
-        of `check`; the card names the source.
+        Use the functions of _layers, because the constructors of torch use the global generator. `build` may assume that `check`
+        found no problem.
 
         Args:
-            options: complete, every name set.
-            image_shape: of one input, (channels, height, width) of images.
-            classes: C, the width of the logits.
+            options: Values of all options.
+            image_shape: Shape of one input. For images: (channels, height, width).
+            classes: Number of classes C, which is the width of the logits.
+            generator: Random number generator of the weights.
         """
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the problems of complete `options`, together or with images of this shape; none by default."""
+        """Return the problems of the options for images of this shape; by default an empty list.
+
+        Args:
+            options: Values of all options.
+            image_shape: Shape of one input.
+        """
         return []
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
-        """Return how many numbers `build` would draw, without drawing any; 0 (the default): not counted."""
+        """Return the number of parameters of the network without building it.
+
+        Returns:
+            The number, or 0 if the architecture does not count its parameters. The default is 0.
+        """
         return 0
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Return `options` over the card's defaults."""
+        """Return the values of all options: the given `options`, and the card's defaults for the others."""
         return {name: options.get(name, option.default) for name, option in self.card.options.items()}

@@ -1,6 +1,6 @@
 """linear_lq: a linear system with process noise, whose exact costate is a product of matrices.
 
-It is a test bench for credits, not for learning.
+The network is a test case for credits. It is not meant to learn a task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from fa_registry.terminal_loss import output_error
 
 
 class LinearStep(Noisy):
-    """f(h) = A h + σ ξ; ξ is drawn only while training, from the generator that the training loop sets."""
+    """Block f(h) = A h + σ ξ with standard normal noise ξ.
+
+    The noise comes from the generator that the training loop sets. Without a generator, ξ = 0.
+    """
 
     def __init__(self, width: int, spread: float, sigma: float, generator: torch.Generator):
         super().__init__()
@@ -33,13 +36,13 @@ class LinearStep(Noisy):
 
 
 class LinearSystem(Network, ExactCostate):
-    """h_l = h_{l-1} + A_l h_{l-1} + σ ξ_l, z = C h_L: the whole network is linear."""
+    """Linear network h_l = h_{l-1} + A_l h_{l-1} + σ ξ_l with the logits z = C h_L."""
 
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """Return λ_L = e C and λ_{l-1} = λ_l (I + A_l), (N, D) for every l = 0..L; σ = 0.
+        """Return λ_L = e C and λ_{l-1} = λ_l (I + A_l), each (N, D), for l = 0..L and σ = 0.
 
-        Rows are on the left, without a transpose: a layer stores A_l as (out, in), and the state went through its transpose. Equal
-        to autograd's gradient in tests/architectures/test_base.py, for classes and for values.
+        The error e has one row per sample. The matrices A_l are multiplied from the right and without a transpose, because a layer
+        stores A_l as (out, in). tests/architectures/test_base.py compares the result with autograd, for classes and for values.
         """
         state = self.embed(x)
         for block in self.blocks:
@@ -54,14 +57,14 @@ class LinearSystem(Network, ExactCostate):
 class LinearLQ(Architecture):
     card = ArchitectureCard(
         name="linear_lq",
-        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; as wide as its input, fixed unless `learn` is set",
+        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; with the width of the input; weights are trained only with `learn`",
         options={
             "num_blocks": Option(12, "number of linear steps L", "arXiv 2606.21126, toy LQ task", least=0),
             "sigma": Option(0.03, "standard deviation σ of the process noise", "arXiv 2606.21126", least=0),
-            "spread": Option(0.5, "A_l ~ N(0, spread²/(D·L))", "unpublished; chosen here", least=0),
-            "learn": Option(False, "train A_l and C too; otherwise only feedback nets learn"),
+            "spread": Option(0.5, "A_l ~ N(0, spread²/(D·L))", "unpublished; value of this package", least=0),
+            "learn": Option(False, "whether A_l and C are trained; if not, only the feedback is trained"),
         },
-        source="arXiv 2606.21126, toy linear-quadratic task; A_l, C and the targets' distribution are unpublished",
+        source="arXiv 2606.21126, toy linear-quadratic task; the distributions of A_l, C and the targets are unpublished",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -71,10 +74,10 @@ class LinearLQ(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a Network whose stream is the flattened input, (N, D) with D = prod(image_shape).
+        """Return a linear network whose stream is the flattened input (N, D) with D = prod(image_shape).
 
-        A_l ~ N(0, spread²/(D·L)), C ~ N(0, 1/D). Without `learn` no weight requires grad: the network is the task, and only a
-        method's feedback is trained.
+        A_l ~ N(0, spread²/(D·L)) and C ~ N(0, 1/D). If the option `learn` is False, the weights of the network are constant and
+        only the feedback of the method is trained.
         """
         width, count = math.prod(image_shape), int(options["num_blocks"])
         spread = float(options["spread"]) / math.sqrt(width * max(count, 1))

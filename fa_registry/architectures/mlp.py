@@ -1,6 +1,6 @@
-"""mlp: a plain multilayer perceptron, the network of the classic papers.
+"""mlp: a multilayer perceptron without skips, the network of the classic papers.
 
-784-500-10 is d_hidden=500, num_blocks=1.
+The network 784-500-10 has the options d_hidden=500 and num_blocks=1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": 
 
 
 class HiddenLayer(nn.Module):
-    """f(h) = φ(w h + b): a block of a network without skips."""
+    """Block f(h) = φ(w h + b) of a network without skips."""
 
     def __init__(self, features_in: int, features_out: int, activation: str, generator: torch.Generator):
         super().__init__()
@@ -33,11 +33,11 @@ class HiddenLayer(nn.Module):
 class MLP(Architecture):
     card = ArchitectureCard(
         name="mlp",
-        line="flatten → hidden layers (Linear → activation), one a block, no skips → Linear",
+        line="flatten → hidden layers (Linear → activation), one per block, without skips → Linear",
         options={
             "d_hidden": Option(256, "width of every hidden layer", least=1),
             "num_blocks": Option(2, "number of hidden layers L; 0 is the shallow control", least=0),
-            "activation": Option("relu", "after every hidden layer", choices=tuple(ACTIVATIONS)),
+            "activation": Option("relu", "activation after every hidden layer", choices=tuple(ACTIVATIONS)),
         },
         source="Lillicrap et al. 2016; Nøkland 2016; Akrout et al. 2019",
     )
@@ -50,9 +50,9 @@ class MLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network without skips: h_0 (N, prod(image_shape)) is the input, then (N, d_hidden).
+        """Return a network without skips with states h_1..h_L of shape (N, d_hidden).
 
-        The embedding has no weight to train.
+        The state h_0 is the flattened input (N, prod(image_shape)), so the embedding has no parameters.
         """
         inputs, width, count = math.prod(image_shape), int(options["d_hidden"]), int(options["num_blocks"])
         sizes = [inputs] + [width] * count  # site 0 is the flattened input: the first hidden layer is block 1

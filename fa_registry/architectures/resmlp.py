@@ -1,4 +1,4 @@
-"""resmlp: pre-LN residual MLP, the paper's main architecture."""
+"""resmlp: residual MLP with LayerNorm before each branch, the main architecture of the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """f(h) = w2 GELU(w1 LN(h)); w2 starts at N(0, w2_std²) with zero bias, so that h_L ≈ h_0 at init."""
+    """Branch f(h) = w2 GELU(w1 LN(h)).
+
+    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training.
+    """
 
     def __init__(self, width: int, w2_std: float, generator: torch.Generator):
         super().__init__()
@@ -37,9 +40,9 @@ class ResMLP(Architecture):
         options={
             "d_hidden": Option(256, "width D of the stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "terminal_ln": Option(True, "LayerNorm before the head"),
-            "residual": Option(True, "add the skip; without it use w2_std=0.5"),
-            "w2_std": Option(0.01, "standard deviation of the second weight at init", least=0),
+            "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
+            "residual": Option(True, "whether blocks have skips; without skips use w2_std=0.5"),
+            "w2_std": Option(0.01, "initial standard deviation of the second weight of a block", least=0),
         },
         source="arXiv 2606.21126, main setting",
     )
@@ -53,9 +56,9 @@ class ResMLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream (N, d_hidden), with skips unless `residual` is off.
+        """Return a network with states (N, d_hidden), and with skips if the option `residual` is True.
 
-        Weights are drawn from the bottom up: networks of one seed share the embedding at every depth.
+        The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """
         width = int(options["d_hidden"])
         return Network(

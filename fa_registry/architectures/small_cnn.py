@@ -1,6 +1,6 @@
-"""small_cnn: three convolutions and a fully connected layer, no skips, no norm.
+"""small_cnn: three convolutions and a fully connected layer, without skips and without normalisation.
 
-Its states are maps; the last one is a vector of features.
+The states are maps, except the last state, which is a vector of features.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ SHRUNK = 4  # two 2×2 pools
 class SmallCNN(Architecture):
     card = ArchitectureCard(
         name="small_cnn",
-        line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, a ReLU after each but the last",
+        line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, with ReLU after every layer except the last",
         options={
-            "width": Option(32, "channels of the first convolution; then twice, 4 and 8 times as many", least=1),
+            "width": Option(
+                32, "channels of the first convolution; the next layers have 2, 4 and 8 times as many", least=1
+            ),
             "num_blocks": Option(
                 3,
                 "layers between the first convolution and the head: conv 64, conv 128, Linear 256; 0 is the shallow control",
                 choices=(0, 1, 2, 3),
             ),
         },
-        source="arXiv 2606.21126, CNN setting; which convolutions the two pools follow is unpublished: the first two, chosen here",
+        source="arXiv 2606.21126, CNN setting; the positions of the two pools are unpublished, here after the first two layers",
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the reasons why images (C, H, W) cannot be pooled twice."""
+        """Return a problem if images (C, H, W) are too small for two poolings."""
         _, height, breadth = image_shape
         if min(height, breadth) >= SHRUNK:
             return []
-        return [f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"]
+        return [f"image size: expected at least {SHRUNK}×{SHRUNK} pixels for two 2×2 pools, found {height}×{breadth}"]
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         channels, height, breadth = image_shape
@@ -50,10 +52,10 @@ class SmallCNN(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network without skips: maps up to site 2, features (N, 8·width) at site 3.
+        """Return a network without skips: maps at sites 0 to 2, and features (N, 8·width) at site 3.
 
-        The maps have half the images' size at site 0 and a quarter at 1 and 2. num_blocks removes layers from the top: with fewer
-        than 3 the head reads the maps' average.
+        The maps have half the size of the images at site 0, and a quarter at sites 1 and 2. A smaller num_blocks removes the last
+        layers. With fewer than 3 blocks, the input of the head is the mean of the maps over positions.
         """
         channels, height, breadth = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])

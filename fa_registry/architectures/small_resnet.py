@@ -1,7 +1,7 @@
-"""small_resnet: a narrow post-activation ResNet without strides; its states are maps (N, width, H, W).
+"""small_resnet: a ResNet without strides, with ReLU after each skip and states (N, width, H, W).
 
-Names and initial distributions are those of the published code (torch's own: kaiming uniform with a = √5, which is
-U(±1/√fan_in)).
+Names and initial distributions are those of the published code. The distribution is torch's default: kaiming uniform with a = √5,
+which is U(±1/√fan_in).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fa_registry.token_axes import mean_over_positions
 
 
 class BasicBlock(nn.Module):
-    """The block h ↦ ReLU(h + BN(conv(ReLU(BN(conv(h)))))), as its residual branch f(h) = block(h) − h.
+    """Residual branch f(h) = block(h) − h of block(h) = ReLU(h + BN(conv(ReLU(BN(conv(h)))))).
 
-    The ReLU follows the skip, so the stream cannot simply add a branch that ends before the ReLU. Block l adds this difference
-    to the stream; ∂ℓ/∂f_l = ∂ℓ/∂h_l holds for it as for any branch.
+    The ReLU follows the skip, so the block is not a sum of h and a branch that ends before the ReLU. The branch f is therefore
+    defined as a difference. ∂ℓ/∂f_l = ∂ℓ/∂h_l is valid for f as for any other branch.
     """
 
     def __init__(self, width: int, generator: torch.Generator):
@@ -38,9 +38,9 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(Network):
-    """A network whose embedding is stem_conv → stem_bn → ReLU.
+    """Network whose embedding consists of stem_conv, stem_bn and a ReLU.
 
-    Both layers are at the top level of the state dict, as published.
+    Both layers are at the top level of the state dict, as in the published code.
     """
 
     def __init__(self, stem_conv: nn.Conv2d, blocks: list[nn.Module], out_head: nn.Module):
@@ -49,7 +49,7 @@ class ResNet(Network):
         self.stem_bn = nn.BatchNorm2d(stem_conv.out_channels)
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return h_0 (N, width, H, W) of images (N, C, H, W)."""
+        """Return h_0 (N, width, H, W) for images (N, C, H, W)."""
         return self.stem_bn(self.stem_conv(x)).relu()
 
 
@@ -62,7 +62,7 @@ class SmallResNet(Architecture):
             "width": Option(64, "channels of the stream", least=1),
             "num_blocks": Option(4, "number of basic blocks L; 0 is the shallow control", least=0),
         },
-        source="arXiv 2606.21126, ResNet setting: the published names, and torch's own initialisation of every layer",
+        source="arXiv 2606.21126, ResNet setting: published names, and torch's default initialisation of every layer",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -73,9 +73,9 @@ class SmallResNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream of maps (N, width, H, W), at every site of the images' size.
+        """Return a network with maps (N, width, H, W) of the size of the images at every site.
 
-        The head reads the maps' average, (N, width).
+        The input of the head is the mean of the maps over positions, (N, width).
         """
         width = int(options["width"])
         return ResNet(

@@ -1,4 +1,4 @@
-"""student_net: the student of the synthetic teacher–student task; α sets how non-linear it is."""
+"""student_net: the student of the synthetic teacher–student task; α controls its non-linearity."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fa_registry.records import Option, Scalar
 
 
 class StudentBranch(nn.Module):
-    """f(h) = w2 φ_α(w1 h), φ_α(z) = (1 − α) z + α tanh z.
+    """Branch f(h) = w2 φ_α(w1 h) with φ_α(z) = (1 − α) z + α tanh z.
 
-    w2 starts at N(0, .01²) with zero bias, as in resmlp.
+    The initial w2 is N(0, .01²) with zero bias, as in resmlp.
     """
 
     def __init__(self, width: int, alpha: float, generator: torch.Generator):
@@ -36,13 +36,13 @@ class StudentBranch(nn.Module):
 class StudentNet(Architecture):
     card = ArchitectureCard(
         name="student_net",
-        line="Linear → L residual blocks (Linear → (1 − α) z + α tanh z → Linear) → Linear, no norm; linear at α = 0",
+        line="Linear → L residual blocks (Linear → (1 − α) z + α tanh z → Linear) → Linear, without normalisation; linear at α = 0",
         options={
             "d_hidden": Option(128, "width D of the stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "alpha": Option(1.0, "α, the share of tanh", least=0),
+            "alpha": Option(1.0, "α, the weight of tanh in the activation", least=0),
         },
-        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are published there; the block around φ_α is unpublished",
+        source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are published, and the other layers of the block are unpublished",
     )
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -53,7 +53,10 @@ class StudentNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream (N, d_hidden), with skips and no norm: linear in its input at α = 0."""
+        """Return a network with states (N, d_hidden), with skips and without normalisation.
+
+        At α = 0 the network is linear in its input.
+        """
         width = int(options["d_hidden"])
         return Network(
             embed=linear(math.prod(image_shape), width, generator, flatten=True),

@@ -1,7 +1,7 @@
-"""vit_mini: a small vision transformer; its states are tokens (N, 1 + patches, D).
+"""vit_mini: a small vision transformer with tokens (N, 1 + patches, D) as states.
 
-Names and initial distributions are those of the published code: torch's own for every layer, nn.MultiheadAttention's for
-attention.
+Names and initial distributions are those of the published code: attention as in nn.MultiheadAttention, and every other layer with
+torch's default.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ POSITION_STD, POSITION_BOUND = 0.02, 2.0
 class Attention(nn.Module):
     """Multi-head self-attention over tokens (N, T, D).
 
-    Names and initialisation are those of nn.MultiheadAttention.
+    Names and initial distributions are those of nn.MultiheadAttention.
 
     Attributes:
-        backward_weight: as in Linear, (3D, D), for the projection to queries, keys and values. In nn.MultiheadAttention this
-            projection is no separate layer, so this module itself acts as the replaceable layer.
+        backward_weight: Matrix (3D, D) that replaces in_proj_weight in the backward pass, or None. in_proj_weight computes queries,
+            keys and values, and is not a separate layer in nn.MultiheadAttention.
     """
 
     backward_weight: Tensor | None = None
@@ -43,7 +43,7 @@ class Attention(nn.Module):
 
     @property
     def weight(self) -> nn.Parameter:
-        """Return in_proj_weight, which `backward_weight` replaces in the backward pass."""
+        """in_proj_weight, which `backward_weight` replaces in the backward pass."""
         return self.in_proj_weight
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -55,7 +55,10 @@ class Attention(nn.Module):
 
 
 class TransformerBranch(nn.Module):
-    """f(h) of a pre-LN block: a + mlp(LN(h + a)), a = attention(LN(h)). The network adds h."""
+    """Branch f(h) = a + mlp(LN(h + a)) with a = attention(LN(h)) of a pre-LN block.
+
+    The network adds h.
+    """
 
     def __init__(self, width: int, heads: int, generator: torch.Generator):
         super().__init__()
@@ -76,12 +79,18 @@ class TransformerBranch(nn.Module):
 
 
 class VisionTransformer(Network):
-    """A network whose embedding is patch_embed after cls_token, plus pos_embed.
+    """Vision transformer whose embedding has the parts cls_token, patch_embed and pos_embed.
 
-    The three names are at the top level of the state dict, as published.
+    The tokens of h_0 are cls_token and the outputs of patch_embed, and pos_embed is added. The three names are at the top level of
+    the state dict, as in the published code.
 
     Args:
-        broadcast: the tokens that receive a credit of one row a sample: "all" (as in the paper) or only the "class" token.
+        patch_embed: Convolution that maps each patch to a token.
+        cls_token: Class token (1, 1, D).
+        pos_embed: Position embedding (1, 1 + patches, D).
+        blocks: Branches f_1..f_L.
+        out_head: Module that computes the logits.
+        broadcast: Tokens that receive a credit with one row per sample: "all" as in the paper, or only the "class" token.
     """
 
     def __init__(
@@ -100,14 +109,18 @@ class VisionTransformer(Network):
         self.broadcast = broadcast
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return h_0 (N, 1 + patches, D) of images (N, C, H, W): a class token, then the patches by rows."""
+        """Return h_0 (N, 1 + patches, D) for images (N, C, H, W).
+
+        The first token is the class token, and the patches follow row by row.
+        """
         tokens = self.patch_embed(x).flatten(2).transpose(1, 2)  # (N, patches, D)
         return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """Return a credit (N, D) as (N, T, D).
+        """Return a credit (N, D) as a credit (N, T, D) for T tokens.
 
-        It is c/T at every token, or c at the class token and zero at the others; both sum to c.
+        With broadcast "all", each token receives c/T. With "class", the class token receives c and all other tokens receive zero.
+        In both cases the sum over the tokens is c.
         """
         if self.broadcast == "all" or credit.dim() == state.dim():
             return super().spread(credit, state)
@@ -122,23 +135,28 @@ class VitMini(Architecture):
         options={
             "d_hidden": Option(128, "width D of a token", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
-            "heads": Option(4, "attention heads of a block", least=1),
-            "patch": Option(4, "pixels along an edge of a patch", least=1),
+            "heads": Option(4, "number of attention heads in each block", least=1),
+            "patch": Option(4, "height and width of a patch in pixels", least=1),
             "broadcast": Option(
-                "all", "tokens that share a credit of one row a sample: all, or class", choices=("all", "class")
+                "all",
+                "tokens that receive a credit with one row per sample: all, or only class",
+                choices=("all", "class"),
             ),
         },
-        source="arXiv 2606.21126, ViT setting: the published names, and torch's own initialisation of every layer",
+        source="arXiv 2606.21126, ViT setting: published names, and torch's default initialisation of every layer",
         credit_options=("broadcast",),
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the reasons why images (C, H, W) cannot be cut into patches, or the width into heads."""
+        """Return a problem for each option that does not divide its size.
+
+        `patch` must divide the height and the width of images (C, H, W), and `heads` must divide d_hidden.
+        """
         _, height, breadth = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []
         if height % patch or breadth % patch:
-            problems.append(f"patch: expected a divisor of the images' {height}×{breadth} pixels, found {patch}")
+            problems.append(f"patch: expected a divisor of the image size {height}×{breadth}, found {patch}")
         if width % heads:
             problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
         return problems
@@ -154,9 +172,9 @@ class VitMini(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with a stream of tokens (N, 1 + patches, d_hidden), the class token first.
+        """Return a network with tokens (N, 1 + patches, d_hidden) as states.
 
-        The head reads the class token, (N, d_hidden).
+        The first token is the class token, and the input of the head is the class token (N, d_hidden).
         """
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         channels, height, breadth = image_shape
@@ -173,15 +191,15 @@ class VitMini(Architecture):
 
 
 def class_token(tokens: Tensor) -> Tensor:
-    """Return the class token of each sample: (N, T, D) → (N, D)."""
+    """Return the class token (N, D) of tokens (N, T, D)."""
     return tokens[:, 0]
 
 
 def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
-    """Return (1, count, D) from a normal of standard deviation .02, cut at ±2.
+    """Return a parameter (1, count, D) from a normal distribution with standard deviation .02.
 
-    The bounds of torch's function are absolute: a hundred deviations, so nothing is cut. They are often read as two
-    deviations, which would make learned positions 12 % smaller.
+    The bounds ±2 of trunc_normal_ are absolute values, here 100 standard deviations, so no value is cut. With bounds of two
+    standard deviations, the parameters would be 12 % smaller.
     """
     drawn = nn.Parameter(torch.empty(1, count, width))
     nn.init.trunc_normal_(drawn, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)

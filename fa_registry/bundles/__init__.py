@@ -1,1 +1,1 @@
-"""Bundles: a finished audit with its runs in one file that can be verified."""
+"""Bundles: a finished audit and its runs in one file that can be verified."""

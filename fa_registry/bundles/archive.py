@@ -1,7 +1,7 @@
-"""The file of a bundle: a zip whose bytes are determined by its contents, so any change is detected.
+"""File format of a bundle: a zip archive whose contents determine every byte.
 
-The reader does not trust the file. It checks names, counts and sizes before it unpacks anything. Then it packs the same
-files again, which must give the same bytes.
+Therefore any change of the file is detected. The reader does not trust the file. It first checks names, counts and sizes, then
+unpacks the files, packs them again and compares the bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ PART = re.compile(r"[\w.+@ =,~-]+")  # part of a path that every operating syste
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a bundle: `files` is name → SHA-256, `sizes` is name → bytes."""
+    """Description of a bundle.
+
+    Attributes:
+        audit: run id of the audit.
+        light: whether the bundle lacks the files with tensors.
+        made_by: version of fa_registry that created the bundle.
+        files: file name → SHA-256.
+        sizes: file name → size in bytes.
+    """
 
     format: str
     version: int
@@ -44,10 +52,14 @@ class Manifest:
 def pack(
     folder: Path, out: Path, reported: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> Manifest:
-    """Pack everything below `folder` into one zip at `out`; the same files give the same bytes.
+    """Pack all files below `folder` into one zip archive.
 
-    An existing file at `out` is replaced only when the new file is complete. `reported` has the other fields of the
-    manifest. `sign` returns the signature of the manifest's bytes, see signing.
+    Equal files produce equal bytes. An existing file at `out` is replaced only when the new file is complete.
+
+    Args:
+        out: path of the bundle.
+        reported: the remaining fields of the manifest.
+        sign: function that returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -65,15 +77,18 @@ def pack(
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the manifest's bytes as stored in the zip and signed."""
+    """Return the bytes of the manifest as they are stored in the archive and signed."""
     return jsonio.pretty(manifest).encode()
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
-    """Unpack the files of a bundle below `folder`; return its manifest and its signature, or b"".
+    """Check a bundle and unpack its files below `folder`.
 
-    Raises IntegrityError with every file that differs from the packed file, or the reason why `path` is not a bundle.
-    In that case none of the files may be used.
+    Returns:
+        The manifest and its signature, which is empty if the bundle is not signed.
+
+    Raises:
+        IntegrityError: `path` is not a bundle, or files differ from the packed files. Do not use the unpacked files in this case.
     """
     path = resolve_user_path(path)
     try:
@@ -83,13 +98,13 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
         raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
     if wrong:
-        raise IntegrityError(f"{path.name}: not as they were packed: {join_names(wrong)}")
+        raise IntegrityError(f"{path.name}: these files were changed after packing: {join_names(wrong)}")
     _check_again(path, folder, manifest, signature)
     return manifest, signature
 
 
 def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
-    """Return manifest and signature, after checking that archive and manifest list the same files."""
+    """Check the list of files; return manifest and signature."""
     entries = archive.infolist()
     listed = [entry.filename for entry in entries]
     if len(entries) > MOST_FILES:
@@ -103,11 +118,11 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
-        raise IntegrityError(f"{path.name} has no {MANIFEST}: it is not a bundle of fa_registry")
+        raise IntegrityError(f"{path.name} has no {MANIFEST}, so it is not a bundle of fa_registry")
     reported = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
     if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
-        raise IntegrityError(f"{path.name}: {MANIFEST} is not as it was packed")
+        raise IntegrityError(f"{path.name}: {MANIFEST} was changed after packing")
     manifest = _manifest(reported, path)
     extra = sorted(set(listed) - set(manifest.files) - {MANIFEST, SIGNATURE})
     lost = sorted(set(manifest.files) - set(listed))
@@ -124,7 +139,7 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
-            f"and this release reads version {VERSION}"
+            f"but this release reads only version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)
@@ -138,22 +153,21 @@ def _manifest(reported: bytes, path: Path) -> Manifest:
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:
-    """Return why an entry must not be unpacked, or ""."""
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
-        return "is outside its folder"
+        return "has a path outside the bundle"
     if entry.is_dir() or entry.external_attr >> 28 not in (0, 0o10):
-        return "is no regular file"
+        return "is not a regular file"
     if entry.flag_bits & 1:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        return "is compressed, as nothing in a bundle is"
-    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that not every system accepts"
+        return "is compressed, but a bundle contains only uncompressed files"
+    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that some operating systems do not accept"
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
-    """Extract at most as many bytes as the manifest declares; return whether it is the packed file."""
+    """Extract a file of the declared size; return whether its digest is correct."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     left, digest = manifest.sizes[name], hashlib.sha256()
@@ -175,14 +189,14 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
         with archive.open(name) as stream:
             data = stream.read(limit + 1)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
-        raise IntegrityError(f"{path.name}: {name} is not as it was packed: {error}") from error
+        raise IntegrityError(f"{path.name}: {name} was changed after packing: {error}") from error
     if len(data) > limit:
         raise IntegrityError(f"{path.name}: {name} has more than {limit:,} bytes")
     return data
 
 
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
-    """Pack the same files again and raise IntegrityError if the bytes differ."""
+    """Pack the files again and raise IntegrityError if the bytes differ."""
     # this detects changes that no digest covers: times, attributes, gaps between files
     with process_ownership.temp_dir("fa_registry-bundle-") as place:
         again = place / "again.zip"
@@ -193,7 +207,7 @@ def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes)
             offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
         at = _first_difference(path, again)
     name = next((name for offset, name in reversed(offsets) if offset <= at), MANIFEST)
-    raise IntegrityError(f"{path.name}: byte {at:,} is not as it was packed, in or behind {name}")
+    raise IntegrityError(f"{path.name}: byte {at:,} was changed after packing, in or directly after the file {name}")
 
 
 def _same(left: Path, right: Path) -> bool:
@@ -224,7 +238,6 @@ def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, ou
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Return the zip entry of a file, stored without compression."""
     # zlib versions may compress the same bytes differently, and compression hardly shrinks tensors
     entry = zipfile.ZipInfo(name, TIME)
     entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED

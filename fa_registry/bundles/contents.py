@@ -1,4 +1,7 @@
-"""Contents of a bundle: `audit/` (pages), `runs/ID/` (recorded files), `runs.json` (store tables)."""
+"""Contents of a bundle: pages of the audit, files of the runs, store tables.
+
+The pages are in `audit/`, the recorded files of each run in `runs/ID/`, and the tables in `runs.json`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,15 @@ CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 def collect_files(
     tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path
 ) -> None:
-    """Copy all contents below `folder`; each file is compared with its recorded digest first."""
+    """Copy the contents of a bundle into `folder`.
+
+    The files of the runs are first compared with their recorded digests.
+
+    Args:
+        audit: the audit's own run.
+        light: whether to leave out the files with tensors.
+        licence: SPDX identifier of the licence, or an empty string.
+    """
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
         digests = judged.record.digests
@@ -53,7 +64,7 @@ def _copy(tracker: Tracker, run_id: str, name: str, to: Path) -> None:
 
 
 def _table(run: StoredRun) -> dict[str, Any]:
-    """Return a run as in the store's tables, without fields that change later (notes, heartbeat, …)."""
+    """Return a run's row in the store's tables, without fields that may change later."""
     tags = {
         name: value for name, value in sorted(run.tags.items()) if name.startswith("fa.") and name not in NOT_SEALED
     }
@@ -72,7 +83,14 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """Return store, audit and runs of an unpacked bundle. Raises IntegrityError for invalid tables."""
+    """Open an unpacked bundle.
+
+    Returns:
+        A tracker with the contents of the bundle, the audit's own run, and the judged runs.
+
+    Raises:
+        IntegrityError: the tables are invalid.
+    """
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:
@@ -80,7 +98,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     tracker = MemoryTracker(folder / RUNS)
     tracker.runs = {run.run_id: run for run in (audit, *runs)}
     if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
-        raise IntegrityError(f"{TABLES}: expected every run once, by its id")
+        raise IntegrityError(f"{TABLES}: expected each run exactly once, with a valid id")
     (folder / RUNS).mkdir(exist_ok=True)
     if (folder / AUDIT).exists():  # false if another process has already opened the bundle
         (folder / AUDIT).rename(folder / RUNS / audit.run_id)
@@ -88,9 +106,9 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
 
 
 def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> dict[str, Any]:
-    """Return the RO-Crate 1.1 description, Process Run Crate profile.
+    """Return the description of the bundle in RO-Crate 1.1, Process Run Crate profile.
 
-    Every run is an action that made its files; the audit is an action that made the pages.
+    Each run is an action whose results are its files. The audit is an action whose results are the pages.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     actions = [_action(judged.record, files) for judged in report.runs]

@@ -1,7 +1,7 @@
-"""Signatures of bundles: an Ed25519 signature over the manifest, which has every file's SHA-256.
+"""Ed25519 signatures of bundles.
 
-A signature proves that the owner of the private key signed these bytes. The reader must know from another source who
-owns the key.
+The signature covers the manifest, which contains the SHA-256 of every file. A valid signature proves that the owner of the private
+key signed the manifest. The reader must learn from another source who owns the key.
 """
 
 from __future__ import annotations
@@ -24,21 +24,33 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Return public key and signature as JSON; `key` is a PEM file with an unencrypted private key."""
+    """Sign a manifest.
+
+    Args:
+        key: PEM file with an unencrypted private key.
+
+    Returns:
+        Public key and signature as JSON.
+    """
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
-    """Return a description of the signer; `key` is a PEM file with the expected public key.
+    """Check the signature of a manifest and return a text that describes the signer.
 
-    Raises IntegrityError if the signature does not belong to these bytes or is not by `key`.
+    Args:
+        signature: result of `signed`, or empty bytes if the bundle is not signed.
+        key: PEM file with the expected public key; None accepts any key.
+
+    Raises:
+        IntegrityError: the signature is missing although `key` is given, is invalid, or was made with another key.
     """
     wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
         if wanted:
-            raise IntegrityError("the bundle is not signed, but a key was given")
+            raise IntegrityError("expected a signature by the given key, but the bundle is not signed")
         return "not signed"
     try:
         reported = json.loads(signature)
@@ -46,18 +58,18 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
         public.verify(base64.b64decode(reported["signature"], validate=True), manifest)
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
-            "the signature is not of this bundle: the signature or the manifest was changed"
+            "the signature does not match the bundle: the signature or the manifest was changed"
         ) from error
     print_of = fingerprint(public)
     if wanted is None:
-        return f"signed by the key {print_of}, which was not checked; pass --key PUBLIC to check it"
+        return f"signed by the key {print_of}, but the key was not checked; use --key PUBLIC to check the key"
     if wanted.public_bytes(*RAW) != public.public_bytes(*RAW):
-        raise IntegrityError(f"the bundle is signed by the key {print_of}, but expected {fingerprint(wanted)}")
-    return f"signed by the key {print_of}, as expected"
+        raise IntegrityError(f"the bundle is signed by the key {print_of}, expected the key {fingerprint(wanted)}")
+    return f"signed by the key {print_of}, which is the expected key"
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """Return the first 16 digits of the SHA-256 of the key's 32 bytes."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a public key."""
     return hashlib.sha256(key.public_bytes(*RAW)).hexdigest()[:16]
 
 
@@ -65,13 +77,13 @@ def _key(path: Path, load, kind: type, word: str, *more):
     try:
         key = load(read_file(resolve_user_path(path), 2**16), *more)
     except UnreadableFile as error:
-        raise UsageError(f"key {path}: {error.reason}; `{MAKE}` makes a pair") from error
+        raise UsageError(f"key {path}: {error.reason}; create a key pair with `{MAKE}`") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UsageError(
-            f"key {path}: no {word} Ed25519 key in PEM form without a password: {error}; `{MAKE}` makes a pair"
+            f"key {path}: expected a {word} Ed25519 key in PEM format without a password: {error}; create a key pair with `{MAKE}`"
         ) from error
     if not isinstance(key, kind):
         raise UsageError(
-            f"key {path}: expected a {word} Ed25519 key, found {type(key).__name__}; `{MAKE}` makes a pair"
+            f"key {path}: expected a {word} Ed25519 key, found {type(key).__name__}; create a key pair with `{MAKE}`"
         )
     return key

@@ -1,6 +1,6 @@
-"""The command line: one function per command, no logic.
+"""The command line: one function per command, without program logic.
 
-Heavy imports wait until a command runs, so that --help is instant.
+Large packages are imported only when a command runs, so `--help` is fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
 class _OnStandardError(logging.Handler):
-    """Print each message without a prefix."""
+    """Logging handler that prints each message on standard error without a prefix."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_err(record.getMessage())
@@ -34,7 +34,7 @@ class _OnStandardError(logging.Handler):
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Context manager: messages that this package logs go to standard error only."""
+    """Context manager that prints this package's log messages on standard error only."""
     log, handler = logging.getLogger("fa_registry"), _OnStandardError()
     before = log.level, log.propagate
     log.addHandler(handler)
@@ -49,7 +49,7 @@ def _reported() -> Iterator[None]:
 
 @contextmanager
 def _launched(context: click.Context) -> Iterator[None]:
-    """Context manager: move the run that `mlflow run` created to the bin, unless the command has used it."""
+    """Context manager that cleans up the run that `mlflow run` created, if no command has used it."""
     try:
         yield
     finally:
@@ -59,7 +59,9 @@ def _launched(context: click.Context) -> Iterator[None]:
             try:
                 trash_launcher_run(context.invoked_subcommand or "")
             except RegistryError as error:  # does not change the result or exit code of the command
-                logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
+                logging.getLogger("fa_registry").warning(
+                    "the run that MLflow created could not be cleaned up: %s", error
+                )
 
 
 GROUPS = {
@@ -83,7 +85,7 @@ LINE = 66  # largest length of a command's one-line help
 
 
 def _current_option(argument: str, known: Collection[str]) -> str:
-    """Return the argument with its old option name replaced, if the command knows the new one."""
+    """Return the argument, after replacing an old option name if the command has the new option."""
     option, equals, value = argument.partition("=")
     new = OLD_OPTIONS.get(option)
     if new is None or option in known or new not in known:
@@ -93,19 +95,22 @@ def _current_option(argument: str, known: Collection[str]) -> str:
 
 
 class RegistryGroup(click.Group):
-    """The group of all commands.
+    """Group of all commands.
 
-    Errors of this package and of the disk are printed as one message with an exit code; any other error is a bug and keeps
-    its traceback. Old names of commands and options still work, and print one line that gives the new name.
+    Errors of this package and of the disk are printed as one message, and set the exit code. Other errors are bugs and are
+    printed with a traceback. Old names of commands and options still work; each use prints one line with the new name.
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command; a closed output pipe changes neither its work nor its exit code."""
+        """Run the command line.
+
+        If the output pipe is closed, the command continues and its exit code is not affected.
+        """
         outlive_readers()
         return super().main(*arguments, **named)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; exit with the error's code if it fails."""
+        """Run the command; if it fails, print the error and exit with the error's exit code."""
         try:
             with _reported(), _launched(context):
                 return super().invoke(context)
@@ -125,13 +130,13 @@ class RegistryGroup(click.Group):
             sys.exit(refusal.exit_code)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command by its name or its old name."""
+        """Return the command with this name or this old name."""
         return super().get_command(context, OLD_COMMANDS.get(name, name))
 
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; replace old names of the command and of its options."""
+        """Return the command and its arguments, with old names replaced by new names."""
         if args and args[0] in OLD_COMMANDS:
             print_err(f"fa-registry: {args[0]} is now called {OLD_COMMANDS[args[0]]}")
             args = [OLD_COMMANDS[args[0]], *args[1:]]
@@ -140,7 +145,7 @@ class RegistryGroup(click.Group):
         return name, command, [_current_option(argument, known) for argument in rest]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Group commands by task, in the order in which a user needs them."""
+        """Write the list of commands, grouped by task, for `--help`."""
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(LINE)) for name in names])
@@ -151,7 +156,8 @@ class RegistryGroup(click.Group):
 def main() -> None:
     """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report.
 
-    `fa-registry COMMAND --help` lists options and examples. TAB completes commands and names: docs/shell-completion.md.
+    `fa-registry COMMAND --help` lists options and examples. To complete commands and names with the TAB key, see
+    docs/shell-completion.md.
     """
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 

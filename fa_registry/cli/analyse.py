@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _named(function: Callable) -> Callable:
-    """Replace {names} in the command's help by the names of the built-in analyses."""
+    """Replace `{names}` in the command's help by the names of the built-in analyses."""
     names = ", ".join(name.replace("_", "-") for name in CATALOG.builtin_names())
     function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
     return function
@@ -30,7 +30,7 @@ def _named(function: Callable) -> Callable:
 @click.command(short_help="Answer one question about many judged runs.")
 @click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
 @of_many_runs(
-    click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
+    click.option("--out", default="reports/analyses", show_default=True, help="Folder for the JSON, CSV and PNG files.")
 )
 @examples(
     "analyse all --study digits",
@@ -54,11 +54,13 @@ def analyse(
     as_json: bool,
     **replaced: str,
 ) -> None:
-    """Answer one question about many judged runs; print a table, write JSON, CSV and a figure.
+    """Answer one question about many judged runs.
 
-    Exit 3: a run is not intact.
+    The command prints a table, and writes a JSON file, a CSV file and a figure.
 
-    NAME is {names}, or all of them; `fa-registry list analyses` prints the question of each.
+    NAME is {names}, or all. `fa-registry list analyses` prints the question of each analysis.
+
+    Exit 0: all runs are intact, 3: a file or metric of a run differs from what was recorded.
     """
     from fa_registry.workflows.analyse import run_analyse
     from fa_registry.workflows.options import (
@@ -86,7 +88,13 @@ def analyse(
 
 
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
-    """Print results. several: print a JSON list even for one analysis, because the user asked for all."""
+    """Print the results of the command.
+
+    Args:
+        result: results of one or more analyses.
+        as_json: whether to print JSON.
+        several: whether to print a JSON list, because the user requested all analyses.
+    """
     if as_json:
         print_json(result.analyses if several else result.analyses[0])
         return
@@ -114,10 +122,14 @@ def _print(analysis: Analysis) -> None:
 
 
 def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int]) -> str:
-    """Return a number with its interval, or text; `N/A (2)` if note 2 gives the reason.
+    """Return the text of a table cell: a text, or a number with its interval.
+
+    A missing value is printed as `N/A (2)` if note 2 contains the reason.
 
     Args:
-        notes: reason → its number; new reasons are added.
+        cell: the table cell.
+        column: column that contains the cell.
+        notes: reason → number of the note. New reasons are added.
     """
     if cell.reading is None:
         return cell.text
@@ -143,12 +155,12 @@ def _number(value: float, kind: str) -> str:
 
 
 def _count(value: float) -> str:
-    """Write a count; a median of two epochs may end in .5."""
+    """Return a count as text, with one decimal if it is not an integer, such as the median 3.5."""
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
 def _shown(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """Return columns and title; a setting that all rows share moves to the title."""
+    """Return the columns and the title; a setting that all rows have in common is only in the title."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), table.title

@@ -1,4 +1,4 @@
-"""The commands that judge (audit, verify, report, diff) and their output."""
+"""The commands `audit`, `verify`, `report` and `diff`, and their output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 @TEMPLATES
 @DATA_ROOT
 @STORE
-@click.option("--exit-zero", is_flag=True, help="Exit 0 regardless of the verdicts.")
+@click.option("--exit-zero", is_flag=True, help="Exit with code 0 regardless of the verdicts.")
 @JSON
 @examples(
     "audit --study digits",
@@ -76,16 +76,17 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
     "audit --run 4f1c… --run 90ab… --trust-logged",
 )
 def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
-    """Recompute, judge and report runs.
+    """Recompute the metrics of runs, judge the runs, and write a report.
 
-    Exit 0: no run fails (some may warn), 1: some fail, 3: incomplete or not intact.
+    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a verdict is INCOMPLETE, a run cannot be judged, or a file or
+    metric differs from what was recorded.
     """
     result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
     audited(result, as_json)
     sys.exit(0 if exit_zero else result.exit_code)
 
 
-@click.command(short_help="Recompute runs, or check an old audit.json against the store.")
+@click.command(short_help="Recompute runs, or check an audit report or a bundle.")
 @click.argument("report_file", default="", metavar="[REPORT|BUNDLE]")
 @STUDY
 @RUN
@@ -94,16 +95,16 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @NONCE
 @FACTORIES
 @MEASURING_JOBS
-@click.option(
-    "--key", default="", metavar="PUBLIC", help="Of a bundle: the public key that must have signed it, a PEM file."
-)
+@click.option("--key", default="", metavar="PUBLIC", help="Public key (PEM file) that must have signed the bundle.")
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
-    """Recompute runs, or check an audit.json against the store, or check a bundle without a store.
+    """Recompute the metrics of runs, or check an audit report or a bundle.
 
-    Exit 3 if anything is not verified.
+    REPORT is an audit.json, which is compared with the store. BUNDLE is a .zip file, which is checked without a store.
+
+    Exit 0: everything is verified, 3: something is not verified.
     """
     results = api.verify(report_file, **arguments)
     if as_json:
@@ -120,18 +121,17 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
 
 
 def _files(result: Verification) -> str:
-    """List the checked files in one line."""
     each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
     return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
 
 
-@click.command(short_help="Render the pages of an audit again: same records, same bytes.")
+@click.command(short_help="Render the pages of an audit again.")
 @click.argument("report_file", default="", metavar="[REPORT]")
 @click.option(
     "--study",
     default="",
     metavar="NAME",
-    help="The newest audit of a study, from the store.",
+    help="Use the newest audit of this study in the store.",
     shell_complete=shell_completion.studies(),
 )
 @OUT
@@ -145,7 +145,10 @@ def _files(result: Verification) -> str:
     "report --templates my-templates",
 )
 def report(report_file: str, as_json: bool, **arguments: str) -> None:
-    """Render the pages of an audit again [reports/audit.json]; the same records give the same bytes."""
+    """Render the pages of an audit again.
+
+    REPORT is an audit.json [reports/audit.json]. The same audit always gives the same bytes.
+    """
     names = [str(page) for page in api.report(report_file, **arguments)]
     if as_json:
         print_json(names)
@@ -153,17 +156,18 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
         print_out(*names)
 
 
-@click.command(short_help="Show what changed between two audits.")
+@click.command(short_help="Show the differences between two audits.")
 @click.argument("audit_a")
 @click.argument("audit_b")
 @JSON
 @examples("diff reports-before reports", "diff before/audit.json after/audit.json --json")
 def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
-    """Show what changed between two audits, each an audit.json or its folder.
+    """Show the differences between two audits.
 
-    Exit 0: nothing changed, 1: something did.
+    AUDIT_A and AUDIT_B are audit.json files, or folders with an audit.json. Runs are matched by id. A retrained run has
+    another id and is matched by its specification.
 
-    Runs are matched by id, and retrained runs by specification.
+    Exit 0: no difference, 1: differences.
     """
     from fa_registry.workflows.reports import exit_code, run_diff
 
@@ -176,7 +180,10 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
-    """Print a row per method and setting, then reproduced and excluded runs and the report's path."""
+    """Print the result of an audit.
+
+    The output has one row per method and setting, then reproduced values, excluded runs and the path of the report.
+    """
     report = result.report
     if as_json:
         pages = [str(page) for page in result.pages]
@@ -197,10 +204,12 @@ def audited(result: AuditResult, as_json: bool) -> None:
         print_out(f"not judged: {excluded.name}: {excluded.reason}")
     for other in report.choice.unaudited or () if report.choice else ():
         gone = ", deleted in MLflow" if other.deleted else ""
-        print_out(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
+        print_out(
+            f"in the store but not audited: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}"
+        )
     for other in report.choice.beside or () if report.choice else ():
         print_out(
-            f"also tried, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
+            f"similar setting (numbers within 1 %): seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
@@ -209,7 +218,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
 
 def _judged(report: AuditReport) -> None:
-    """Print a row per method and setting with every edition's verdict, and seeds that differ."""
+    """Print one row per method and setting with the verdict of each edition."""
     from fa_registry.metrics import TERMINAL_TABLE, is_scale, quantity_of
     from fa_registry.protocol.builtin_editions import describe_edition
     from fa_registry.protocol.grouping import groups
@@ -232,12 +241,13 @@ def _judged(report: AuditReport) -> None:
     shown = [place for place, name in enumerate(header) if settings or name != "setting"]
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     if len(printed) < len(judged):
-        print_out(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+        print_out(f"only the {len(printed)} worst of {len(judged)} rows are shown; the report has all rows")
     for text, labels in _proofs(printed):
         print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
         print_out(
-            f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
+            f"replay: {len(report.replay.runs)} runs were trained again completely; "
+            f"--nonce {report.replay.nonce} chooses the same runs"
         )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
@@ -249,7 +259,7 @@ def _judged(report: AuditReport) -> None:
 
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
-    """Print which frozen controls are not proven, and why; methods with one reason share a line."""
+    """Print the frozen controls that are not proven to be frozen, with the reasons."""
     from fa_registry.reporting.report_values import Frozen, control_rows, control_text
 
     frozen, by_reason = Frozen.of(report), {}
@@ -262,7 +272,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 
 def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
-    """Yield what the replays prove, with the methods that it applies to."""
+    """Yield each result of the replays as text, with the methods that have this result."""
     from fa_registry.protocol.replay_summary import proof
 
     alike: dict[str, dict[str, None]] = {}
@@ -298,7 +308,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
 
 
 def _reproduced(reproduction: Reproduction) -> None:
-    """Print published values that these runs reproduce or contradict; the report lists the others too."""
+    """Print the published values that these runs reproduce or contradict."""
     from fa_registry.reporting.pages.reproduction import (
         WORST_FIRST,
         counts,
@@ -316,7 +326,7 @@ def _reproduced(reproduction: Reproduction) -> None:
     text = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
-    print_out(f"reproduction: {text}; every figure with its source is in the report")
+    print_out(f"reproduction: {text}; the report contains every published value with its source")
 
 
 COMMANDS = (audit, verify, report, diff)

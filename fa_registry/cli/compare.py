@@ -37,11 +37,13 @@ EXACT = "(exact)"
     "compare dfa bp --study digits --recompute --json",
 )
 def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Show methods (all their seeds) or single runs side by side, with paired differences.
+    """Show methods or single runs side by side, with paired differences.
 
-    Operands are method names as in an audit, or the first characters of run ids. They are searched in the given study,
-    experiment or runs, else in the whole store. A difference is the first operand minus another, over their common seeds.
-    Writes compare.html. Exit 3: a run is not intact.
+    An operand is a method name as in an audit (all its seeds are compared), or the first characters of a run id. Operands are
+    searched in the given study, experiment or runs. Without these options, the whole store is searched. A difference is the
+    first operand minus another operand, for the seeds that both have. The command writes compare.html.
+
+    Exit 0: all runs are intact, 3: a file or metric of a run differs from what was recorded.
     """
     result = api.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
     compared(result, as_json)
@@ -52,7 +54,7 @@ def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: boo
 
 
 def compared(result: CompareResult, as_json: bool) -> None:
-    """Print the tables and the page's path; or everything but the pictures as JSON."""
+    """Print the tables of a comparison and the path of its page, or print JSON without the figures."""
     context = result.context
     if as_json:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
@@ -143,7 +145,7 @@ def _paired(row: PairedRow) -> Sequence[str]:
 
 
 def finding_text(row: FindingRow) -> str:
-    """Return text like `EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number per seed, or one for all."""
+    """Return a finding as text, e.g. `EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`, without repeated numbers."""
     from fa_registry.reporting.text.filters import number
 
     observed = ", ".join(dict.fromkeys(number(measured.observed) for measured in row.said))
@@ -153,7 +155,7 @@ def finding_text(row: FindingRow) -> str:
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Return `mean ± deviation (n) [interval]`, or N/A with the reason."""
+    """Return an estimate as text: `mean ± deviation (n) [interval]`, or N/A with the reason."""
     from fa_registry.reporting.text.filters import between, counted, number, spread
 
     if estimate.mean.reading.value is None:

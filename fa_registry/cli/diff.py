@@ -1,4 +1,4 @@
-"""Output of `diff`: the two audits, then what changed, from the report down to single metrics."""
+"""Output of the command `diff`: the two audits, and the differences of reports, runs and metrics."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
 
 HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # --json has all
-NOTHING, VARIOUS = "—", "not the same for all"
+NOTHING, VARIOUS = "—", "not the same for all runs"
 RUN = ["run", "method", "seed", "setting"]
 
 
 def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
-    """Print a difference. names: the two audits as the user typed them."""
+    """Print the differences between two audits.
+
+    Args:
+        difference: the differences.
+        names: names of the two audits, as the user typed them.
+        as_json: whether to print JSON.
+    """
     if as_json:
         print_json(difference)
         return
@@ -75,7 +81,7 @@ def _counts(outcomes: Mapping[str, int]) -> str:
 
 
 def _who(run: RunChange) -> list[str]:
-    """Return the run's id in A, and in B if it differs, with method, seed and setting."""
+    """Return id, method, seed and setting of a run; if the ids in A and B differ, return both ids."""
     ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
     return [" → ".join(ids), run.method, str(run.seed), run.setting]
 
@@ -87,7 +93,7 @@ def _verdicts(runs: Sequence[RunChange]) -> Iterator[list[str]]:
 
 
 def _findings(difference: AuditDiff) -> Iterator[list[str]]:
-    """Yield changed findings, except for rules of one edition only, which are listed by rule."""
+    """Yield the changed findings of rules that both editions have."""
     one_sided = {rule.rule for rule in difference.rules if not (rule.required_a and rule.required_b)}
     for run in difference.runs:
         for finding in run.findings:
@@ -103,7 +109,7 @@ def _seen(finding: Finding | None) -> str:
 
 
 def _number(reading: Reading) -> str:
-    """Write every digit, so that different values look different."""
+    """Return a number with all digits, because different values must be printed differently."""
     return f"N/A ({reading.reason})" if reading.value is None else repr(reading.value)
 
 
@@ -115,10 +121,7 @@ def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
 
 
 def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
-    """Yield one row per field, with its values only if all runs share them.
-
-    A retrained run differs in every digest.
-    """
+    """Yield one row per changed field; if the change is not the same for all runs, the values are omitted."""
     by_field: dict[str, list[Change]] = {}
     for run in runs:
         for change in run.changes:
@@ -139,5 +142,5 @@ def _summary(difference: AuditDiff) -> str:
     again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
     return (
         f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
-        f"runs of both changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
+        f"common runs changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
     )

@@ -1,4 +1,4 @@
-"""The commands that inspect runs, plug-ins and code or maintain a store, and their output."""
+"""The commands that show runs, plug-ins and code, or that maintain a store, and their output."""
 
 from __future__ import annotations
 
@@ -37,18 +37,21 @@ ACTIONS = ("list", "where", "fetch", "check")
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @JSON
-@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, a format that code hosts and editors read.")
 @click.option(
-    "--select", default="", metavar="CODES", help="Rules to apply, `FA002,FA007` [all, or those in pyproject.toml]."
+    "--select",
+    default="",
+    metavar="CODES",
+    help="Rules to apply, e.g. `FA002,FA007` [all, or those in pyproject.toml].",
 )
 @click.option("--ignore", default="", metavar="CODES", help="Rules to ignore [none, or those in pyproject.toml].")
 @examples(
     "lint .", "lint train.py analysis.ipynb --json", "lint src --ignore FA003", "lint src --sarif > pitfalls.sarif"
 )
 def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ignore: str) -> None:
-    """Find protocol pitfalls in any code, without importing it.
+    """Find violations of the protocol in Python code.
 
-    Exit 0: none found, 1: some found, 2: nothing to read.
+    The code is read but not imported. Exit 0: no finding, 1: findings, 2: there is no file to read.
     """
     if as_json and as_sarif:
         raise UsageError("--json and --sarif are two formats for one output; choose one")
@@ -67,7 +70,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 
 
 def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
-    """Group findings of one rule in one file, which share reason and remedy."""
+    """Return a key that is equal for findings of one rule in one file with the same reason."""
     return finding.place.path, finding.code, finding.why
 
 
@@ -86,30 +89,36 @@ def _summary(report: LintReport) -> str:
     "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
 )
 @click.option(
-    "--study", default="", metavar="NAME", help="Of runs: those of a study.", shell_complete=shell_completion.studies()
+    "--study",
+    default="",
+    metavar="NAME",
+    help="For runs: list only runs of this study.",
+    shell_complete=shell_completion.studies(),
 )
 @click.option(
     "--method",
     default="",
     metavar="LABEL",
-    help="Of runs: those of a method, as `dfa` or `dfa+pen λ=0.01`.",
+    help="For runs: list only runs of this method, e.g. `dfa` or `dfa+pen λ=0.01`.",
     shell_complete=shell_completion.family("methods"),
 )
 @click.option(
-    "--status", default="", help="Of runs: complete, diverged, stopped_early, interrupted, failed or running."
+    "--status", default="", help="For runs: complete, diverged, stopped_early, interrupted, failed or running."
 )
 @click.option(
     "--limit",
     type=click.IntRange(0, 1_000_000),
     default=None,
     metavar="N",
-    help="Of runs: the newest N, 0 for all [50].",
+    help="For runs: list the newest N runs; 0: all runs [50].",
 )
-@click.option("--store", default=None, metavar="URI", help="Of runs: where they are [MLFLOW_TRACKING_URI, …].")
+@click.option(
+    "--store", default=None, metavar="URI", help="For runs: MLflow tracking URI of the store [MLFLOW_TRACKING_URI, …]."
+)
 @JSON
 @examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
 def list_(family: str, as_json: bool, **asked: Any) -> None:
-    """List plug-ins and shipped files, or the runs of a store.
+    """List plug-ins, editions, studies or templates, or the runs of a store.
 
     FAMILY is methods, architectures, datasets, diagnostics, analyses, editions, studies, templates or runs.
     """
@@ -131,7 +140,7 @@ def list_(family: str, as_json: bool, **asked: Any) -> None:
 
 
 def runs_listed(listing: Listing, as_json: bool) -> None:
-    """Print one line per run; a missing value is an empty cell."""
+    """Print one line per run, with an empty cell for each missing value."""
     if as_json:
         print_json(listing.runs)
     elif listing.runs:
@@ -144,11 +153,14 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
     else:
         print_out(listing.none)
     if listing.more:
-        print_out(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
+        print_out(
+            f"only the newest {len(listing.runs)} runs are listed; --limit N lists more runs, --limit 0 lists all",
+            err=True,
+        )
 
 
 def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Return each (method, option) that has several values; otherwise such runs would be equal rows."""
+    """Return the pairs (method, option) for which the runs have several values."""
     values: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         for option, value in run["options"].items():
@@ -157,7 +169,6 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
-    """Return column → text of one run."""
     seed, accuracy = run["seed"], run["accuracy"]
     options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
     return {
@@ -173,7 +184,7 @@ def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, 
 
 
 def _age(since: datetime.timedelta) -> str:
-    """Return an age as `45s`, `12m`, `3h` or `20d`."""
+    """Return an age as text, e.g. `45s`, `12m`, `3h` or `20d`."""
     seconds = max(0, int(since.total_seconds()))
     for size, unit, most in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
         if seconds < size * most:
@@ -181,12 +192,12 @@ def _age(since: datetime.timedelta) -> str:
     return f"{seconds // 86400}d"
 
 
-@click.command(short_help="Show what a method, network, data set or diagnostic declares.")
+@click.command(short_help="Show the card of a method, network, data set or diagnostic.")
 @click.argument("name", shell_complete=shell_completion.family("methods"))
 @click.option(
     "--family",
     default="",
-    help="Where to search the name [methods first].",
+    help="Plug-in kind of NAME [all kinds are searched, methods first].",
     shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics"),
 )
 @JSON
@@ -205,7 +216,7 @@ def info(name: str, family: str, as_json: bool) -> None:
 
 
 def _value(value: Any) -> str:
-    """Write single words in a row, sentences numbered, and a mapping by name."""
+    """Return a value as text: words in one line, sentences as a numbered list, a mapping in lines."""
     if isinstance(value, Mapping):
         lines = [f"{name}: {_option(option)}" for name, option in value.items()]
     elif isinstance(value, str) or not isinstance(value, Sequence):
@@ -220,7 +231,7 @@ def _value(value: Any) -> str:
 
 
 def _item(item: Any) -> str:
-    """Write a list entry; for a record, its non-empty fields in a row."""
+    """Return a list entry as text; for a record, only its non-empty fields."""
     return "  ".join(str(field) for field in item.values() if field) if isinstance(item, Mapping) else str(item)
 
 
@@ -238,9 +249,9 @@ def _option(option: Any) -> str:
 @JSON
 @examples("show 4f1c0a2b", "show 4f1c0a2b --json")
 def show(run_id: str, store: str, as_json: bool) -> None:
-    """Show one run: specification, metrics site by site, provenance.
+    """Show specification, metrics and provenance of one run.
 
-    RUN_ID may be the first characters of an id.
+    The metrics are shown for each site. RUN_ID is a run id, or the first characters of a run id.
     """
     from fa_registry.workflows import inspect_runs
 
@@ -263,18 +274,18 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     "--gone",
     multiple=True,
     metavar="MACHINE",
-    help="With --repair: close the runs of a machine or container that no longer exists and sent no heartbeats; repeatable.",
+    help="With --repair: end the runs of a machine or container that no longer exists, if they have no heartbeat; repeatable.",
 )
-@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to check [reports].")
+@click.option("--out", "pages", default="reports", metavar="FOLDER", help="Folder of pages to check [reports].")
 @STORE
 @JSON
 @examples(
     "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
 )
 def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
-    """Check versions, device, store and data, and find stale files of killed runs.
+    """Check versions, device, store and data, and find stale files of killed processes.
 
-    Exit 1 if a check fails.
+    Exit 0: all checks pass, 1: a check fails.
     """
     from fa_registry.workflows.doctor import examine
 
@@ -293,15 +304,18 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @STORE
 @JSON
 @examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
 def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
-    """Move runs to MLflow's bin after confirmation; print the command that restores each.
+    """Move runs to MLflow's bin after confirmation, and print the command that restores each run.
 
-    RUN: an id or its first characters. An audit still lists a forgotten run as deleted. `mlflow gc` deletes the bin permanently.
-    A running run, an audit, a study's own run that has runs, and a run whose weights are a registered model are refused.
+    RUN is a run id, or the first characters of a run id. An audit still lists a run in the bin as deleted. `mlflow gc` deletes
+    the runs in the bin permanently.
+
+    The command refuses to move a run that is still training, an audit, the run of a study that has runs, and a run whose
+    weights are a registered model.
     """
     from fa_registry.workflows import forget as workflow
 
@@ -309,13 +323,13 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
         if as_json or not _can_answer():
             raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
         _print_forgettable(workflow.forgettable(run_ids, store))
-        click.confirm("Move them to MLflow's bin?", abort=True)
+        click.confirm("Move these runs to MLflow's bin?", abort=True)
     forgotten = workflow.run_forget(run_ids, store)
     if as_json:
         print_json(forgotten)
         return
-    print_out(*(f"{run.run_id}: in MLflow's bin; bring it back: {run.restore}" for run in forgotten))
-    print_out("`mlflow gc` would delete them permanently; an audit lists them as deleted")
+    print_out(*(f"{run.run_id}: moved to MLflow's bin; to restore the run: {run.restore}" for run in forgotten))
+    print_out("`mlflow gc` deletes the runs in the bin permanently; an audit lists these runs as deleted")
 
 
 def _can_answer() -> bool:
@@ -346,7 +360,7 @@ def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
 @JSON
 @examples("optimize-store", "optimize-store --store sqlite:///other.db")
 def optimize_store(store: str, as_json: bool) -> None:
-    """Speed up queries of a large sqlite store (ANALYZE); its content does not change."""
+    """Speed up queries of a large sqlite store with ANALYZE. The content of the store does not change."""
     from fa_registry.workflows.inspect_runs import run_optimize
 
     counted = run_optimize(store)
@@ -358,15 +372,20 @@ def optimize_store(store: str, as_json: bool) -> None:
 
 
 class Action(click.Choice):
-    """One of ACTIONS; if the user types a data set's name first, the error shows the right command."""
+    """Parameter type: one of ACTIONS.
+
+    If the user types the name of a data set instead of an action, the error contains the right command.
+    """
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        """Return the action."""
+        """Return the action, or raise a usage error."""
         from fa_registry import datasets
 
         if value not in ACTIONS and value in datasets.CATALOG.names():
             self.fail(
-                f"{value!r} is a data set: type `fa-registry data check {value}`, or list, where or fetch", param, ctx
+                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (also list, where or fetch)",
+                param,
+                ctx,
             )
         return super().convert(value, param, ctx)
 
@@ -384,16 +403,19 @@ class Action(click.Choice):
     "data check --data-root ~/data --json",
 )
 def data(action: str, name: str, data_root: str, as_json: bool) -> None:
-    """Data sets and the files they need. Exit 3: a file is missing or not as published.
+    """List, locate, download or check data sets and their files.
 
     \b
     ACTION is one of
-      list   every data set, and whether what it needs is here
-      where  the exact path and MD5 of every file
-      fetch  download the files of NAME by torchvision, and decode them
-      check  digests of files and decoded images, and their counts
-    The folder is --data-root, else FA_REGISTRY_DATA, else ./data; fashion_mnist is also found where Debian's package
-    dataset-fashion-mnist installs it.
+      list   list all data sets, and whether the files of each are available
+      where  print the path and MD5 of every file
+      fetch  download the files of NAME with torchvision, and decode them
+      check  compute digests of files and decoded images, and count the images
+
+    The folder is --data-root, or else FA_REGISTRY_DATA, or else ./data. fashion_mnist is also found in the folder of Debian's
+    package dataset-fashion-mnist.
+
+    Exit 0: all files are correct, 3: a file is missing or differs from the published file.
     """
     from fa_registry.workflows import data as command
 
@@ -418,22 +440,22 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
 
 
 def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print paths as plain lines, so that they can be copied."""
+    """Print each path on a line, not in a table, so that the user can copy the path."""
     for row in rows:
         md5 = f", MD5 {row['md5']}" if row["md5"] else ""
-        print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
+        print_out(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'present' if row['present'] else 'missing'}")
     if not rows:
         print_out("needs no files")
 
 
-@click.command(short_help="Create files of a new method, data set, study, ….")
+@click.command(short_help="Create the files of a new plug-in or study.")
 @click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
 @click.argument("name")
-@click.option("--out", default="", metavar="FOLDER", help="Where to create its folder [here].")
+@click.option("--out", default="", metavar="FOLDER", help="Parent folder of the new folder [the current folder].")
 @JSON
 @examples("new method my_rule", "new study my_study", "new diagnostic my_figure --out packages")
 def new(kind: str, name: str, out: str, as_json: bool) -> None:
-    """Create a working plug-in package with entry point and test, or a study.toml.
+    """Create a plug-in package with entry point and test, or a study.toml.
 
     KIND is method, architecture, dataset, diagnostic or study. Existing files are never overwritten.
     """
@@ -452,7 +474,11 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
 
 @click.command(short_help="Watch the runs of a store, or of one study, while they train.")
 @click.option(
-    "--study", default="", metavar="NAME", help="Runs of this study.", shell_complete=shell_completion.studies()
+    "--study",
+    default="",
+    metavar="NAME",
+    help="Show only runs of this study.",
+    shell_complete=shell_completion.studies(),
 )
 @click.option(
     "--every",
@@ -460,11 +486,16 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     show_default=True,
     type=click.FloatRange(0.5, 3600),
     metavar="SECONDS",
-    help="Time between refreshes.",
+    help="Seconds between two refreshes.",
 )
 @click.option("--once", is_flag=True, help="Refresh once and exit, for scripts.")
 @click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="The newest N runs."
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Show the newest N runs.",
 )
 @STORE
 @JSON
@@ -472,10 +503,12 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     "watch", "watch --study digits", "watch --study digits --once --json", "watch --store http://server:5000 --every 30"
 )
 def watch(study: str, every: float, once: bool, limit: int, store: str, as_json: bool) -> None:
-    """Show epoch, norms, accuracy, fired rules, speed and time left of runs until all have ended.
+    """Show the state of runs until all runs have ended.
 
-    Sends one query per refresh and reads only MLflow's tables, no artifacts. Without a terminal, a table is printed only when
-    something has changed. Exit 0.
+    The table contains epoch, norms, accuracy, fired rules, speed and remaining time. Each refresh sends one query, and reads
+    only MLflow's tables and no artifacts. If standard output is not a terminal, a table is printed only after a change.
+
+    The exit code is 0, even if runs fail.
     """
     from fa_registry.workflows.run_status import is_anybody_at_work, watcher
 
@@ -516,7 +549,7 @@ def _watched_columns() -> list[str]:
 def _watched_cells(row: RunStatus) -> list[str]:
     from fa_registry.workflows.progress import duration
 
-    quiet = f", silent for {row.silent:.0f} s" if row.silent > QUIET else ""
+    quiet = f", no heartbeat for {row.silent:.0f} s" if row.silent > QUIET else ""
     return [
         row.run_id[:SHORT_ID],
         row.name,

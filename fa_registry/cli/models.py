@@ -1,4 +1,4 @@
-"""The commands that bring in trained runs (adopt, import) and pass on judged ones (promote, bundle)."""
+"""The commands `adopt`, `promote`, `bundle` and `import`."""
 
 from __future__ import annotations
 
@@ -26,37 +26,43 @@ from fa_registry.cli.tables import print_json, print_out
 SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
 
 
-@click.command(short_help="Measure a checkpoint trained elsewhere, and make it a run.")
+@click.command(short_help="Create a run from a checkpoint that another program trained.")
 @click.argument("weights", metavar="WEIGHTS")
 @click.option(
     "--method",
     default="",
-    help="Credit rule it was trained by, see `list methods`.",
+    help="Method that trained the checkpoint, see `list methods`.",
     shell_complete=shell_completion.family("methods"),
 )
 @ARCHITECTURE
 @DATASET
 @SEED
-@click.option("--epochs", default="", help="How many it was trained for; required.")
+@click.option("--epochs", default="", help="Number of epochs of the training; required.")
 @PENALTY
 @SET
-@click.option("--feedback", default="", metavar="FILE", help="B_1..B_L it was trained with; without them Γ is N/A.")
+@click.option(
+    "--feedback", default="", metavar="FILE", help="Feedback B_1..B_L of the training. Without this file, Γ is N/A."
+)
 @click.option(
     "--frozen-accuracy",
     default="",
     metavar="FRACTION",
-    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting. Stated by you, "
-    "it allows WARN at best.",
+    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is only stated, "
+    "so the verdict is WARN at best.",
 )
-@click.option("--name", default="", help="The run's name in the store.")
-@click.option("--force", is_flag=True, help="Adopt again what is already adopted.")
+@click.option("--name", default="", help="Name of the run in the store.")
+@click.option("--force", is_flag=True, help="Adopt the checkpoint even if the store already has its run.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="Name the audit that judges as the published code does: FAIL if any rule fires. Nothing is judged here.",
+    help="Print the command of an audit that judges like the published code (FAIL if any rule fires). Nothing is judged now.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True, help="CPU threads to measure with."
+    "--threads",
+    type=click.IntRange(1, MOST_THREADS),
+    default=1,
+    show_default=True,
+    help="Number of CPU threads for the measurements.",
 )
 @DEVICE
 @EXPERIMENT
@@ -68,13 +74,17 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "adopt final.safetensors --method bp --seed 1 --epochs 30 --set architecture.d_hidden=512",
 )
 def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Make a checkpoint trained elsewhere a run: measured here, judged by `audit` like any other.
+    """Create a run from a checkpoint that another program trained.
 
-    WEIGHTS: a .safetensors file, or a .pt/.pth of plain tensors (also under state_dict, model_state_dict or model), with the
-    names of the published reference code: embed, blocks.N.ln|w1|w2, out_ln, out_head (resmlp);
-    patch_embed, cls_token, pos_embed, blocks.N.attn.in_proj_weight, … (vit_mini); stem_conv, stem_bn, blocks.N.conv1, …
-    (small_resnet). Pickled models are not read.
-    The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
+    The command measures the checkpoint. Afterwards, `audit` judges the run like any other run.
+
+    WEIGHTS is a .safetensors file, or a .pt or .pth file that contains only tensors. In a .pt or .pth file, the tensors may also
+    be in the entry state_dict, model_state_dict or model. Pickled models are not read. The tensors have the names of the
+    published reference code. For resmlp: embed, blocks.N.ln|w1|w2, out_ln, out_head. For vit_mini: patch_embed, cls_token,
+    pos_embed, blocks.N.attn.in_proj_weight, …. For small_resnet: stem_conv, stem_bn, blocks.N.conv1, ….
+
+    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names contain one running
+    number.
     """
     from fa_registry.workflows.adopt import run_adopt
     from fa_registry.workflows.options import StoreLocation, spec_fields
@@ -86,29 +96,31 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
         print_json(result)
         return
     if not result.adopted:
-        print_out(f"run {result.run_id}: already adopted (--force adopts it again)", f"judge it: {result.judge}")
+        print_out(
+            f"run {result.run_id}: already adopted (--force adopts it again)", f"to audit the run: {result.judge}"
+        )
         return
     print_out(f"run {result.run_id}: adopted, {result.status}")
     print_out("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
     if result.absent:
         print_out(f"  no Γ: {result.absent} (--feedback FILE)")
-    print_out(f"judge it: {result.judge}")
+    print_out(f"to audit the run: {result.judge}")
 
 
-@click.command(short_help="Register an audited run's weights as a model, verdict attached.")
+@click.command(short_help="Register the weights of an audited run as a model version.")
 @click.argument("run", metavar="RUN")
-@click.option("--name", default="", help="The registered model [from the labels of method and setting].")
+@click.option("--name", default="", help="Name of the registered model [made from method and setting].")
 @click.option(
     "--alias",
     "aliases",
     multiple=True,
     metavar="ALIAS",
-    help="Extra alias besides the one set from the verdict (pass, warn, …); repeatable.",
+    help="Alias in addition to the alias of the verdict (pass, warn, …); repeatable.",
 )
 @click.option(
     "--edition",
     default="",
-    help="Whose verdict decides [the leading one of the newest audit].",
+    help="Edition whose verdict decides [the leading edition of the newest audit].",
     shell_complete=shell_completion.editions(),
 )
 @click.option(
@@ -116,9 +128,14 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     "despite",
     default=None,
     metavar="REASON",
-    help="Promote a FAIL or INCOMPLETE; kept with the model.",
+    help="Reason to promote a run with verdict FAIL or INCOMPLETE; stored with the model.",
 )
-@click.option("--author", default="", metavar="NAME", help="Who decides, with --override-reason [your login name].")
+@click.option(
+    "--author",
+    default="",
+    metavar="NAME",
+    help="With --override-reason: name of the person who decides [your login name].",
+)
 @DATA_ROOT
 @STORE
 @JSON
@@ -129,11 +146,14 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     'promote 4f1c… --override-reason "the negative control of our tutorial"',
 )
 def promote(as_json: bool, **arguments: Any) -> None:
-    """Register the final weights of an audited run as a model version, with its verdict.
+    """Register the final weights of an audited run as a model version, with the verdict.
 
-    RUN: an id or its first characters. Its metrics are recomputed first, as by `verify`. A version holds safetensors, the
-    specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
-    A run that FAILs, or lacks evidence, is refused without --override-reason.
+    RUN is a run id, or the first characters of a run id. First, the metrics of the run are recomputed as in `verify`.
+
+    A version contains safetensors files, the specification and a model card, but no pickle and no MLflow flavour. To load a
+    version, call fa_registry.load_model("models:/NAME@alias").
+
+    A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
     """
     from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
@@ -152,32 +172,32 @@ def promote(as_json: bool, **arguments: Any) -> None:
         print_out(f"  promoted despite {result.verdict}: {result.despite}")
     if result.aliases:
         print_out(f"  aliases: {', '.join(result.aliases)}")
-    print_out(f'load it: fa_registry.load_model("{result.reference}")')
+    print_out(f'to load the model: fa_registry.load_model("{result.reference}")')
 
 
-@click.command(short_help="Pack a study's audit and runs into one verifiable file.")
+@click.command(short_help="Write a study's audit and runs into one file that can be verified.")
 @click.option(
     "--study",
     required=True,
     metavar="NAME",
-    help="The study whose newest audit is packed.",
+    help="Study whose newest audit is written.",
     shell_complete=shell_completion.studies(),
 )
-@click.option("--out", default="", metavar="FILE", help="The file [NAME.fa.zip].")
-@click.option("--light", is_flag=True, help="Leave out weights and feedback; metrics cannot be recomputed then.")
-@click.option("--sign", default="", metavar="KEY", help="Sign it: a PEM file with a private Ed25519 key.")
-@click.option("--licence", default="", metavar="SPDX", help="Licence of the content, e.g. CC-BY-4.0 [none stated].")
+@click.option("--out", default="", metavar="FILE", help="Path of the bundle [NAME.fa.zip].")
+@click.option("--light", is_flag=True, help="Omit weights and feedback. Then metrics cannot be recomputed.")
+@click.option(
+    "--sign", default="", metavar="KEY", help="Sign the bundle with the private Ed25519 key in this PEM file."
+)
+@click.option("--licence", default="", metavar="SPDX", help="Licence of the content, e.g. CC-BY-4.0 [no licence].")
 @STORE
 @JSON
 @examples(
     "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
 )
 def bundle(as_json: bool, **asked: Any) -> None:
-    """Pack a study's newest audit with pages and runs.
+    """Write a study's newest audit, its pages and its runs into one file.
 
-    `fa-registry verify FILE` checks the file without a store.
-
-    The same store gives the same bytes.
+    `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
     from fa_registry.workflows import bundle as bundles
 
@@ -196,22 +216,25 @@ def bundle(as_json: bool, **asked: Any) -> None:
         print_out(*bundles.bundled_text(made))
 
 
-@click.command("import", short_help="Import the runs of a bundle into a store, each once.")
+@click.command("import", short_help="Import the runs of a bundle into a store.")
 @click.argument("path", metavar="BUNDLE")
-@click.option("--key", default="", metavar="PUBLIC", help="The public key that must have signed it, a PEM file.")
+@click.option("--key", default="", metavar="PUBLIC", help="Public key (PEM file) that must have signed the bundle.")
 @EXPERIMENT
 @STORE
 @JSON
 @examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment imported")
 def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
-    """Import the runs of a bundle into a store, with unchanged specifications and files."""
+    """Import the runs of a bundle into a store, with unchanged specifications and files.
+
+    Runs that are already in the store are not imported again.
+    """
     from fa_registry.workflows.bundle import import_into
 
     put = import_into(path, experiment, store, key)
     if as_json:
         print_json(put)
     else:
-        print_out(f"{len(put.runs)} runs imported, {len(put.present)} were already there")
+        print_out(f"{len(put.runs)} runs imported, {len(put.present)} were already in the store")
 
 
 COMMANDS = (adopt, promote, bundle, import_)

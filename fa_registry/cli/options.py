@@ -1,4 +1,4 @@
-"""Options that several commands share, and the Examples block of their help."""
+"""Options that several commands share, and the decorator `examples` for their help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from fa_registry.tracking.base import MOST_POINTS
 MOST_THREADS = 1024
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 STORE = click.option(
-    "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
+    "--store",
+    default="",
+    metavar="URI",
+    help="MLflow tracking URI of the store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].",
 )
 ARCHITECTURE = click.option(
     "--architecture", default="resmlp", show_default=True, shell_complete=shell_completion.family("architectures")
@@ -28,24 +31,27 @@ DATASET = click.option(
     "--dataset", default="digits", show_default=True, shell_complete=shell_completion.family("datasets")
 )
 METHOD = click.option(
-    "--method", default="", help="Credit rule, see `list methods`.", shell_complete=shell_completion.family("methods")
+    "--method",
+    default="",
+    help="Method (credit rule), see `list methods`.",
+    shell_complete=shell_completion.family("methods"),
 )
-SEED = click.option("--seed", default="", help="One integer; required.")
+SEED = click.option("--seed", default="", help="Seed of the run, an integer; required.")
 PENALTY = click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
 SET = click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE,…",
-    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
+    help="Values of recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
 )
 EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
-DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
+DATA_ROOT = click.option("--data-root", default="", help="Folder with the files of data sets.")
 DEVICE = click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="auto, cuda, cuda:N or cpu; auto prefers CUDA.",
+    help="auto, cuda, cuda:N or cpu; auto uses CUDA if it is available.",
     shell_complete=shell_completion.choices("auto", "cuda", "cpu"),
 )
 FORCE = click.option("--force", is_flag=True, help="Retrain runs that are already complete.")
@@ -53,21 +59,21 @@ KEEP_TRAINED = click.option(
     "--accept-old-code",
     "keep_trained",
     is_flag=True,
-    help="Keep finished runs that other code than the installed one has trained.",
+    help="Keep finished runs that were trained with other code than the installed code.",
 )
 CHECKPOINT_EVERY = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Also keep the weights of every Nth epoch, and the initial ones [0: only the last ones].",
+    help="Also store the initial weights and the weights of every Nth epoch [0: only the final weights].",
 )
 KEEP_STATES = click.option(
     "--keep-states",
     type=click.IntRange(min=0),
     default=0,
     metavar="K",
-    help="Also keep K states per run, from each of which an audit replays one epoch [the study's keep_states, else 0].",
+    help="Also store K training states per run, so an audit can replay K epochs [the study's keep_states, else 0].",
 )
 POINTS = click.option(
     "--max-chart-points",
@@ -76,7 +82,7 @@ POINTS = click.option(
     default=MOST_POINTS,
     show_default=True,
     metavar="N",
-    help="Points of each metric that MLflow's charts show (0: every epoch); series.parquet has every epoch.",
+    help="Number of points per metric in MLflow's charts (0: one per epoch). series.parquet has every epoch.",
 )
 HANG_TIMEOUT = click.option(
     "--hang-timeout",
@@ -92,83 +98,90 @@ HEARTBEAT_TIMEOUT = click.option(
     default=str(LEASE),
     show_default=True,
     metavar="SECONDS",
-    help="Seconds without a heartbeat after which another machine's run is considered abandoned and may be retrained.",
+    help="Seconds without a heartbeat after which a run on another machine counts as abandoned and may be retrained.",
 )
-EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
-SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
+EPOCHS = click.option("--epochs", default="", help="Replace the study's number of epochs.")
+SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Replace the study's seeds.")
 DATA = click.option(
     "--replace-dataset",
     "data",
     default="",
     metavar="NAME",
-    help=f"The study on another image set: {study_variants.RULE}.",
+    help=f"Replace the study's image data set: {study_variants.RULE}.",
     shell_complete=shell_completion.family("datasets"),
 )
 SCALE = click.option(
     "--scale",
     default="",
     metavar="F",
-    help=f"Other epochs than the study's: {study_variants.SCALING}. Not with --epochs.",
+    help=f"Scale the study's number of epochs: {study_variants.SCALING}. Not with --epochs.",
 )
 STUDY = click.option(
     "--study",
     default="",
     metavar="NAME",
-    help="All runs of a study, as its study.toml is now.",
+    help="Select all runs of a study, according to its current study.toml.",
     shell_complete=shell_completion.studies(),
 )
-RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
+RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="Select one run; repeatable.")
 FACTORIES = click.option(
     "--factory",
     "factories",
     multiple=True,
     metavar="PACKAGE.MODULE:FUNCTION",
-    help="Trusted factory function that builds the model of a tracked loop, so that its runs can be recomputed; repeatable.",
+    help="Trusted function that builds the model of a user-supplied loop, to recompute the metrics of its runs; repeatable.",
 )
 MEASURING_JOBS = click.option(
     "--jobs",
     default="0",
     metavar="N",
-    help="Processes that recompute runs in parallel [one per core, if it is worth it].",
+    help="Number of processes that recompute runs in parallel [one per core, if this saves time].",
 )
 REPLAY = click.option(
     "--replay",
     default="auto",
     show_default=True,
     metavar="N|auto|all|off",
-    help="Training to replay. auto: one whole run of every group and every frozen control, 8 steps of the others; all: every "
-    "run; N: the first N steps of every run.",
+    help="Training steps to replay. auto: all steps of one run per group and of every frozen control, 8 steps of the other runs; "
+    "all: all steps of every run; N: the first N steps of every run; off: none.",
 )
 NONCE = click.option(
     "--nonce",
     default="",
     metavar="HEX",
-    help="Repeat the choice of whole replays of an earlier audit [a new random nonce].",
+    help="Nonce of an earlier audit, to replay the same runs completely [a new random nonce].",
 )
 JOBS = click.option(
     "--jobs",
     default="0",
     metavar="N",
-    help="Runs in parallel: processes of one thread [one per core]; on a GPU interleaved in one process [8].",
+    help="Number of simultaneous runs: on a CPU one process per run [one per core], on a GPU all in one process [8].",
 )
 EXECUTOR = click.option(
     "--executor",
     default="",
     metavar="NAME",
-    help=f"Executor: {', '.join(CATALOG.builtin_names())}, or one of a plug-in [chosen for this machine].",
+    help=f"Executor: {', '.join(CATALOG.builtin_names())}, or the name of a plug-in [chosen for this machine].",
     shell_complete=shell_completion.family("executors", "studies.executors"),
 )
 ADDRESS = click.option(
     "--address",
     default="",
     metavar="HOST:PORT",
-    help="The cluster. ray: HOST:PORT, auto or local [RAY_ADDRESS, else auto]; submitit: slurm or local [slurm].",
+    help="Address of the cluster. ray: HOST:PORT, auto or local [RAY_ADDRESS, else auto]; submitit: slurm or local [slurm].",
 )
 CPUS = click.option(
-    "--cpus-per-run", default="1", show_default=True, metavar="N", help="CPUs of the cluster to reserve per run."
+    "--cpus-per-run",
+    default="1",
+    show_default=True,
+    metavar="N",
+    help="Number of CPUs to reserve per run on the cluster.",
 )
 GPUS = click.option(
-    "--gpus-per-run", default="", metavar="F", help="Share of one GPU to reserve per run [0.125 with GPUs, else 0]."
+    "--gpus-per-run",
+    default="",
+    metavar="F",
+    help="Fraction of one GPU to reserve per run [0.125 if runs train on a GPU, else 0].",
 )
 MEMORY = click.option(
     "--memory", default="", metavar="SIZE", help="Memory to reserve per run, e.g. 4GiB [no reservation]."
@@ -178,19 +191,19 @@ TEMPLATES = click.option(
     "--templates",
     default="",
     metavar="DIR",
-    help="Folder of your own templates, which replace shipped ones of the same name; sandboxed.",
+    help="Folder of your templates. Each replaces the built-in template with the same file name. Templates run in a sandbox.",
 )
 EDITION = click.option(
     "--edition",
     default="",
-    help="Rules to judge by: a name, or the path of a .toml [the study's].",
+    help="Edition (rules) to judge by: a name, or the path of a .toml file [the study's edition].",
     shell_complete=shell_completion.editions(),
 )
 EDITIONS = click.option(
     "--editions",
     default="",
     metavar="E,E,…",
-    help="Several editions side by side; the study's leads if it is one of them.",
+    help="Several editions to judge by. If the study's edition is one of them, it is the leading edition.",
     shell_complete=shell_completion.several(shell_completion.editions()),
 )
 THRESHOLD = click.option(
@@ -198,35 +211,35 @@ THRESHOLD = click.option(
     "thresholds",
     multiple=True,
     metavar="RULE=NUMBER",
-    help="Another threshold for a rule of the leading edition, which is then marked as modified; repeatable.",
+    help="Change the threshold of a rule. The leading edition is then marked as modified. Repeatable.",
 )
 WAIVERS = click.option(
-    "--waivers", default="", metavar="FILE", help="Findings to waive [the file that the study names]."
+    "--waivers", default="", metavar="FILE", help="File with the findings to waive [the file that the study names]."
 )
 STRICT = click.option(
     "--strict",
     is_flag=True,
-    help="Judge as the published code does, FAIL if any rule fires: short for --edition 2026-05:strict.",
+    help="Judge like the published code: FAIL if any rule fires. Short for --edition 2026-05:strict.",
 )
 STOP_ON = click.option(
     "--stop-on",
     default="",
     metavar="RULE,…",
-    help="End a run at the epoch in which one of these rules fires; its status is then stopped_early, never complete.",
+    help="End a run at the first epoch at which one of these rules fires. The run then has the status stopped_early.",
 )
-TRUST_LOGGED = click.option("--trust-logged", is_flag=True, help="Judge logged metrics without recomputing them.")
+TRUST_LOGGED = click.option("--trust-logged", is_flag=True, help="Judge the logged metrics without recomputing them.")
 
 
 RECOMPUTE = click.option(
     "--recompute/--trust-logged",
     default=False,
-    help="Recompute every run first, or use its logged metrics [--trust-logged].",
+    help="Recompute the metrics of every run first, or use the logged metrics [--trust-logged].",
 )
-EXPERIMENT_RUNS = click.option("--experiment", default="", help="All runs of an experiment.")
+EXPERIMENT_RUNS = click.option("--experiment", default="", help="Select all runs of an experiment.")
 
 
 def together(*options: Callable) -> Callable:
-    """Return several options as one decorator; the help lists them in this order."""
+    """Return one decorator that adds several options, in the order of the help text."""
 
     def add(function: Callable) -> Callable:
         for option in reversed(options):  # decorators apply inside out
@@ -255,13 +268,21 @@ TRAINING = together(
 
 
 def of_many_runs(*own: Callable) -> Callable:
-    """Return the options of a command that selects and judges runs, with the command's `own` among them."""
+    """Return a decorator that adds the options of a command that selects and judges runs.
+
+    Args:
+        own: additional options of the command.
+    """
     judging = (STUDY, RUN, EXPERIMENT_RUNS, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
     return together(*judging, STUDY_OVERRIDES, *own, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:
-    """Append an Examples block to a command's help."""
+    """Return a decorator that appends a block of examples to a command's help.
+
+    Args:
+        lines: example commands without the leading `fa-registry`.
+    """
 
     def add(function: Callable) -> Callable:
         function.__doc__ = (
@@ -278,7 +299,11 @@ def examples(*lines: str) -> Callable:
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Return name → value of the `--set name=value,…` pairs; raises InvalidFields."""
+    """Return the values of the `--set name=value,…` options by name.
+
+    Raises:
+        InvalidFields: an option is not of the form NAME=VALUE.
+    """
     split = [pair.partition("=") for several in pairs for pair in several.split(",") if pair]
     problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
     if problems:
@@ -287,7 +312,11 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def thresholds(pairs: Sequence[str]) -> dict[str, float]:
-    """Return rule → number of the `--threshold RULE=NUMBER` pairs; raises InvalidFields."""
+    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
+
+    Raises:
+        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
+    """
     limits: dict[str, float] = {}
     problems = []
     for pair in pairs:
@@ -297,7 +326,7 @@ def thresholds(pairs: Sequence[str]) -> dict[str, float]:
         except ValueError:
             value = math.nan
         if not rule.strip() or not math.isfinite(value):
-            problems.append(f"--threshold {pair}: expected RULE=NUMBER, D1=100")
+            problems.append(f"--threshold {pair}: expected RULE=NUMBER, e.g. D1=100")
         elif rule.strip() in limits:
             problems.append(f"--threshold {pair}: {rule.strip()} is given twice")
         limits[rule.strip()] = value

@@ -1,4 +1,4 @@
-"""Shell completion of plug-ins, studies and editions, without heavy imports."""
+"""Shell completion of the names of plug-ins, studies and editions, without slow imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ FAMILIES = ("methods", "architectures", "datasets", "diagnostics", "analyses", "
 
 
 def family(name: str, home: str = "") -> Complete:
-    """Complete built-in and third-party plug-ins; their files are listed, not imported."""
+    """Return a function that completes the names of built-in and third-party plug-ins of a kind.
+
+    Args:
+        name: plug-in kind, e.g. `methods`.
+        home: package of the built-in plug-ins, if the package is not called `name`.
+    """
     return _offering(lambda: _members(name, home))
 
 
@@ -25,7 +30,7 @@ def choices(*known: str) -> Complete:
 
 
 def studies() -> Complete:
-    """Complete shipped studies, else a path."""
+    """Return a function that completes the names of built-in studies, or a path."""
     return _or_path(_offering(lambda: (path.parent.name for path in bundled_files.projects().glob("*/study.toml"))))
 
 
@@ -34,7 +39,7 @@ def editions() -> Complete:
 
 
 def several(complete: Complete) -> Complete:
-    """Complete the last of several names separated by commas."""
+    """Return a function that completes the last of several comma-separated names."""
 
     def complete_last(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
         before, comma, last = typed.rpartition(",")

@@ -1,6 +1,6 @@
 """Output of all commands: lines and tables for people, JSON for programs.
 
-Names are untrusted text: control characters in them are escaped, and no name starts a new line (see text_safety).
+Names are untrusted text. Control characters and line breaks in names are escaped, see text_safety.
 """
 
 from __future__ import annotations
@@ -31,23 +31,28 @@ NO_BREAK = "\u00a0"  # a space at which `table` does not wrap
 
 
 def print_out(*lines: str, err: bool = False) -> None:
-    """Print lines; a name with line breaks stays on its line. err: on standard error."""
+    """Print lines on standard output; line breaks inside a line are escaped.
+
+    Args:
+        lines: the lines to print.
+        err: print on standard error instead.
+    """
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 
 def print_err(description: str) -> None:
-    """Print an error or log message, which may have several lines, on the current standard error."""
+    """Print an error or a log message on standard error; the message may have several lines."""
     # progress bars replace sys.stderr while they are shown
     print(escape_message(description), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on standard output, without passwords of store addresses."""
+    """Print a value as JSON on standard output, with passwords removed from store addresses."""
     click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
 
 
 def print_page(address: str) -> None:
-    """Print the address of the MLflow page that shows the runs side by side, if there is one."""
+    """Print the address of the MLflow page that compares the runs, if the address is not empty."""
     if address:
         from fa_registry.workflows.stores import UI  # the command has imported it already
 
@@ -56,10 +61,12 @@ def print_page(address: str) -> None:
 
 
 def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:
-    """Print one table on standard output, as wide as the terminal or COLUMNS, else UNKNOWN_WIDTH.
+    """Print a table on standard output, fitted to the width of the terminal.
 
-    If the cells do not fit on one line each, the frame is dropped, then cells are wrapped. Words are never cut: if even the
-    longest words do not fit, each row is printed as a list of its cells.
+    If standard output is not a terminal, the width is the value of the environment variable COLUMNS, or else UNKNOWN_WIDTH.
+
+    If the table is too wide, first the frame is omitted, then cells are wrapped between words. If even the longest words do
+    not fit, each row is printed as a list of its cells.
     """
     from rich.console import Console
 
@@ -84,12 +91,11 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
 
 
 def _shown(cells: Sequence[TerminalCell]) -> list[str]:
-    """Return the text of the cells, with a line break only where a cell has several lines."""
     return ["\n".join(map(escape_to_one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
 def _longest_word(cell: str) -> int:
-    """Return the longest word's length; a number and its unit are one word (NO_BREAK)."""
+    """Return the length of the longest word; a number and its unit count as one word."""
     return max(map(len, re.split("[ \n]+", cell)))
 
 
@@ -98,7 +104,7 @@ def _longest_line(cell: str) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], room: int) -> list[int]:
-    """Return column widths: those of the cells, with the widest columns reduced until all fit."""
+    """Return the widths of the columns, with the widest columns reduced until all fit into `room`."""
     widths = [min(room, max(map(_longest_line, column))) for column in columns]
     while sum(widths) > room:
         widest = max(

@@ -1,4 +1,4 @@
-"""The commands that train: train, study, worker and run (study, audit and report); and their output."""
+"""The commands `train`, `study`, `worker` and `run`, and their output."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--control",
     default="none",
     show_default=True,
-    help="none, frozen, shallow, or ladder_K (the last K blocks learn).",
+    help="none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
     shell_complete=shell_completion.choices("none", "frozen", "shallow", "ladder_"),
 )
 @SET
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, MOST_THREADS),
     default=1,
     show_default=True,
-    help="CPU threads; the last bits of results depend on it.",
+    help="Number of CPU threads. The last bits of results depend on this number.",
 )
 @DEVICE
 @TRAINING
@@ -76,7 +76,10 @@ if TYPE_CHECKING:
     "train --method dfa --seed 7 --stop-on D1,D2 --edition 2026-05",
 )
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Train one configuration and log it as one run."""
+    """Train one configuration and log it as one run.
+
+    If the store has a finished run of the configuration, nothing is trained.
+    """
     run = api.train(settings=options.settings(settings), **arguments)
     if as_json:
         print_json(
@@ -103,8 +106,14 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @CLUSTER_OPTIONS
 @STUDY_OVERRIDES
 @TRAINING
-@click.option("--dry-run", is_flag=True, help="Print what would be trained and how long it would take; write nothing.")
-@click.option("--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no steps, give no estimate.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print which runs would be trained and an estimate of the time; train and write nothing.",
+)
+@click.option(
+    "--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no training steps and print no estimate."
+)
 @JSON
 @examples(
     "study digits --jobs 2",
@@ -116,7 +125,11 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "study paper --store http://registry:5000 --executor ray --address head:6379 --memory 4GiB",
 )
 def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
-    """Train the runs of a study that are not in the store yet."""
+    """Train the runs of a study that are not in the store yet.
+
+    NAME is a built-in study, or the path of a study.toml or of its folder. Exit 0: all runs ended as requested, 1: a run failed,
+    130: the study was stopped.
+    """
     if no_probe and not dry_run:
         raise UsageError("--no-timing needs --dry-run")
     result = api.study(name, dry_run=dry_run, no_probe=no_probe, **arguments)
@@ -136,10 +149,10 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
     "worker paper --jobs 4 --experiment team",
 )
 def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Start a worker: train the runs of a study that no other worker is training.
+    """Start a worker, which trains the runs of a study that no other worker trains.
 
-    A worker ends when every run of these studies is finished or being trained. Start as many workers as you like, on any
-    machine that reaches the store: docs/many-machines.md.
+    The worker ends when every run of the studies is finished or is trained by another worker. Many workers can run at the same
+    time, on all machines that can connect to the store: see docs/many-machines.md.
     """
     sys.exit(max([studied(api.work(name, **arguments), as_json) for name in names]))
 
@@ -167,9 +180,10 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "run digits --stop-on D1,D2",
 )
 def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bool, **arguments: Any) -> None:
-    """Train a study, audit it and write the report.
+    """Train a study, audit its runs, and write the report.
 
-    Exits 0 even if verdicts fail or --stop-on ends runs.
+    Exit 0: all runs ended as requested, even if verdicts fail or --stop-on ended runs. 1: the training of a run failed. 3: the
+    audit is incomplete, or a file or metric differs from what was recorded.
     """
     from fa_registry.workflows.audit import checked_audit, run_audit
     from fa_registry.workflows.editions import leading_edition
@@ -208,7 +222,7 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
 
 
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
-    """Print the study's outcome (only errors if quiet); return its exit code."""
+    """Print the result of training a study, or only the errors if `quiet` is set; return the exit code."""
     if as_json:
         names = (
             "study",
@@ -240,12 +254,12 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     for name, error in result.failed.items():
         print_out("", f"{name} failed:", *error.split("\n"), err=True)
     if result.stopped:
-        print_out("stopped on request; the same command resumes from there", err=True)
+        print_out("stopped on request; the same command resumes the runs", err=True)
     return result.exit_code
 
 
 def planned(plan: Plan, as_json: bool) -> int:
-    """Print what a study would train; return its exit code."""
+    """Print which runs a study would train; return the exit code."""
     if as_json:
         print_json(plan)
         return plan.exit_code
@@ -262,9 +276,9 @@ def planned(plan: Plan, as_json: bool) -> int:
         from fa_registry.workflows.progress import duration
 
         print_out(
-            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all, "
-            f"{duration(plan.seconds_left_by_jobs)} for what is to train; "
-            f"one process: {duration(plan.seconds)} for all, {duration(plan.seconds_left)} for what is to train"
+            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all runs, "
+            f"{duration(plan.seconds_left_by_jobs)} for the runs to train; "
+            f"one process: {duration(plan.seconds)} for all runs, {duration(plan.seconds_left)} for the runs to train"
         )
     for setting in plan.settings:
         if setting.problem:

@@ -1,4 +1,4 @@
-"""Data sets as tensors, one file each."""
+"""Built-in data sets, one module per data set, and the catalog of all data sets."""
 
 from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily
 from fa_registry.errors import UnknownName
@@ -8,10 +8,13 @@ CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard)
 
 
 def get(name: str) -> Dataset:
-    """Return the data set called `name` or `family:argument`; its `card.name` is the canonical name.
+    """Return a data set by name.
+
+    Args:
+        name: Name of a data set, or `family:argument`. The canonical form of the name is `card.name` of the result.
 
     Raises:
-        UnknownName: there is no such data set.
+        UnknownName: If no data set has this name.
     """
     family, colon, argument = name.partition(":")
     member = CATALOG.get(family)

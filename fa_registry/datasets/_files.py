@@ -1,7 +1,6 @@
-"""The files of a data set below the data root: their expected paths and the check of their MD5.
+"""Files of image data sets: paths below the data root, MD5 checks, download and decoding.
 
-Also the data sets that torchvision reads from such files. The one known fault of a torchvision with a CPU torch is repaired
-here.
+The import of torchvision is repaired if torchvision was built for another version of torch.
 """
 
 from __future__ import annotations
@@ -31,35 +30,41 @@ SYSTEM = Path("/usr/share/datasets")  # where Debian's packages of data sets ins
 
 
 def data_root(root: Path | None) -> Path:
-    """Return the data root, there or not: the argument, else $FA_REGISTRY_DATA, else `data` here."""
+    """Return the folder for the files of data sets, which may not exist yet.
+
+    The folder is the argument, or the value of $FA_REGISTRY_DATA, or `data` in the current folder.
+    """
     return (root or Path(os.environ.get(VARIABLE) or DEFAULT)).absolute()
 
 
 def existing_root(root: Path | None, package: Package | None = None) -> Path:
-    """Return `data_root`, which must be a folder.
+    """Return the data root, and check that the folder exists.
 
-    If no folder was named, a package's installed files suffice.
+    Args:
+        root: Folder that the user named, or None for the default of `data_root`.
+        package: Debian package with the files. If the files of the package are installed, the default folder may be missing.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: If the folder does not exist.
     """
     folder = data_root(root)
     is_default = folder == Path(DEFAULT).absolute()
     if not folder.is_dir() and not (is_default and package and package.folder.is_dir()):
         raise UsageError(
             f"data root {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}; "
-            f"make it, or name another with --data-root or {VARIABLE}" + (f"; {package.advice}" if package else "")
+            f"create this folder, or select another folder with --data-root or {VARIABLE}"
+            + (f"; {package.advice}" if package else "")
         )
     return folder
 
 
 @dataclass(frozen=True)
 class Package:
-    """A Debian package that installs the files of a data set.
+    """Debian package that installs the files of a data set.
 
     Attributes:
-        name: for apt-get.
-        subfolder: of SYSTEM, the one folder with all the files.
+        name: Name of the package for apt-get.
+        subfolder: Folder below /usr/share/datasets that contains all files.
     """
 
     name: str
@@ -67,17 +72,20 @@ class Package:
 
     @property
     def folder(self) -> Path:
-        """Return the folder with the files."""
+        """Folder with the installed files."""
         return SYSTEM / self.subfolder
 
     @property
     def advice(self) -> str:
-        """Return how to install the package."""
+        """Sentence that describes how to install the package."""
         return f"on Debian and Ubuntu `apt-get install {self.name}` installs the files of this data set"
 
 
 def candidates(root: Path, source: SourceFile, package: Package | None = None) -> list[tuple[Path, str]]:
-    """Return (path, MD5) of every form of the source: below root as published or unpacked, or installed."""
+    """Return all paths at which a source file may exist, each with the expected MD5.
+
+    The paths are the published file and the unpacked file below the data root, and the file of the Debian package.
+    """
     published = root / source.path
     unpacked = [(published.with_suffix(""), source.unpacked_md5)] if source.unpacked_md5 else []
     installed = [(package.folder / published.name, source.md5)] if package else []
@@ -85,12 +93,21 @@ def candidates(root: Path, source: SourceFile, package: Package | None = None) -
 
 
 def is_present(root: Path, source: SourceFile, package: Package | None = None) -> bool:
-    """Return whether the source exists in some form, intact or not."""
+    """Return whether at least one form of a source file exists; the content is not checked."""
     return any(path.is_file() for path, _ in candidates(root, source, package))
 
 
 def verified(root: Path, card: DatasetCard, package: Package | None = None) -> dict[SourceFile, Path]:
-    """Return an intact file for every source of the card; raise IntegrityError naming all others."""
+    """Return the path of one intact file for each source file of a data set.
+
+    Args:
+        root: Data root.
+        card: Card that lists the source files.
+        package: Debian package that may contain the files.
+
+    Raises:
+        IntegrityError: If a file is missing or its MD5 differs. The message lists all such files.
+    """
     files, problems = inspected(root, card, package)
     if problems:
         raise IntegrityError(refusal(card, problems, mend(card, root, package)))
@@ -98,15 +115,21 @@ def verified(root: Path, card: DatasetCard, package: Package | None = None) -> d
 
 
 def mend(card: DatasetCard, root: Path, package: Package | None) -> str:
-    """Return the commands that download or install the files of a data set."""
+    """Return a sentence with the commands that download or install the files of a data set."""
     fetch = shlex.join(["fa-registry", "data", "fetch", card.name, "--data-root", str(root)])
-    return f"`{fetch}` downloads them, or prints where to put which file" + (f"; {package.advice}" if package else "")
+    return f"`{fetch}` downloads these files, or prints the path of each file" + (
+        f"; {package.advice}" if package else ""
+    )
 
 
 def inspected(
     root: Path, card: DatasetCard, package: Package | None = None
 ) -> tuple[dict[SourceFile, Path], dict[SourceFile, str]]:
-    """Return the sources with an intact file each, and the fault of each other source."""
+    """Check all source files of a data set.
+
+    Returns:
+        The path of an intact file for each intact source file, and the problem of each other source file.
+    """
     files: dict[SourceFile, Path] = {}
     problems: dict[SourceFile, str] = {}
     for source in card.files:
@@ -124,15 +147,19 @@ def inspected(
 
 
 def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
-    """Return the fault of one file, with the expected and the found value; "" if there is none.
+    """Check the MD5 of one file.
 
     Args:
-        path: of the file.
-        md5: of the file as published.
-        unpacked_md5: of its content, if it is compressed. Recompressed content is intact if this MD5 fits.
+        path: The file.
+        md5: MD5 of the published file.
+        unpacked_md5: MD5 of the unpacked content if the published file is compressed. A file that was compressed again is valid if
+            this MD5 agrees.
+
+    Returns:
+        The problem with the expected and the found MD5, or an empty string if the file is intact.
     """
     if not path.is_file():
-        return f"expected MD5 {md5}, found no such file"
+        return f"expected a file with MD5 {md5}, found no file"
     try:
         with path.open("rb") as file:
             found = _md5(file)
@@ -140,7 +167,7 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
         return f"cannot be read: {error.strerror}"
     if found == md5 or (path.suffix == ".gz" and unpacked_md5 and _content_md5(path) == unpacked_md5):
         return ""
-    return f"expected MD5 {md5}, found {found}: {path.stat().st_size:,} bytes, truncated or altered"
+    return f"expected MD5 {md5}, found {found}; the file has {path.stat().st_size:,} bytes and is truncated or changed"
 
 
 def _md5(file: BinaryIO) -> str:
@@ -148,7 +175,7 @@ def _md5(file: BinaryIO) -> str:
 
 
 def _content_md5(path: Path) -> str:
-    """Return the MD5 of a .gz file's content, "" if the file is no .gz file or is truncated."""
+    """Return the MD5 of the content of a .gz file, or an empty string if the file cannot be unpacked."""
     try:
         with gzip.open(path) as content:
             return _md5(content)
@@ -157,8 +184,11 @@ def _content_md5(path: Path) -> str:
 
 
 def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) -> str:
-    """Return a message: one line for the summary, one for each file, and one with the repair."""
-    count = f"{len(problems)} of {len(card.files)} files missing or not as published"
+    """Return the error message for missing or changed files of a data set.
+
+    The message has a summary line, one line per file, and a line with the advice.
+    """
+    count = f"{len(problems)} of {len(card.files)} files are missing or differ from the published files"
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
@@ -167,21 +197,21 @@ SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return the module torchvision.datasets, also for a torchvision that was built for another torch.
+    """Import and return the module torchvision.datasets.
 
-    Such a torchvision (for example CUDA's with a CPU torch) cannot load its compiled operators. Its import stops at
-    `operator torchvision::nms does not exist`, though no data set needs an operator. Only after that failure both operators are
-    declared, without code, and the import is repeated; any other failure is raised as it is.
+    A torchvision that was built for another torch, such as a CUDA build with a CPU build of torch, cannot load its compiled
+    operators. The import then fails with `operator torchvision::nms does not exist`, although no data set needs an operator. After
+    this error the function declares the two missing operators without code and imports the module again.
 
     Raises:
-        UsageError: torchvision is not installed.
+        UsageError: If torchvision is not installed.
     """
     try:
         return importlib.import_module("torchvision.datasets")
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        raise UsageError("torchvision is not installed: pip install torchvision") from error
+        raise UsageError("torchvision is not installed; install it with `pip install torchvision`") from error
     except RuntimeError as error:
         if str(error) not in {f"operator torchvision::{name} does not exist" for name in OPERATORS}:
             raise
@@ -192,40 +222,49 @@ def torchvision_datasets() -> ModuleType:
 
 
 def torchvision() -> ModuleType:
-    """Return the package torchvision, for your data and transforms.
+    """Import and return the package torchvision, for use in your data sets and transforms.
 
-    A plain `import torchvision` may fail with a CPU torch; after the first call of this function it works.
+    A plain `import torchvision` may fail if torch is a CPU build. After the first call of this function, the plain import works.
 
     Raises:
-        UsageError: torchvision is not installed.
+        UsageError: If torchvision is not installed.
     """
     torchvision_datasets()
     return importlib.import_module("torchvision")
 
 
 class FileFormat(Protocol):
-    """Decoding and download of a data set's files, by torchvision."""
+    """File format of an image data set: decoding and download with torchvision."""
 
     @property
     def packed(self) -> str:
-        """Return the name of an archive that `download` unpacks from the data root; "" if there is none."""
+        """File name of an archive in the data root that `download` unpacks, or an empty string."""
 
     @property
     def packed_md5(self) -> str: ...
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """Return the images in the verified files."""
+        """Return the images and labels in the verified files."""
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
-        """Write the sources below root, from network or archive; raise OSError or RuntimeError on failure."""
+        """Download the source files, or unpack them from the archive in the data root.
+
+        Raises:
+            OSError: If the download fails.
+            RuntimeError: If the download fails.
+        """
 
 
 @dataclass(frozen=True)
 class ImageFiles(Dataset):
-    """A data set of image files.
+    """Data set that is read from image files.
 
     Attributes:
-        is_cached: whether decoded images are cached below the data root.
+        card: Description of the data set.
+        format: Decoder of the files.
+        transform: Normalisation and augmentation.
+        package: Debian package with the files, or None.
+        is_cached: Whether decoded images are stored in a cache below the data root.
     """
 
     card: DatasetCard
@@ -236,19 +275,25 @@ class ImageFiles(Dataset):
     same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Return normalised splits on `device`.
+        """Return the normalised training and test samples.
+
+        Args:
+            device: Device of the tensors.
+            root: Folder with the files, or None for the default data root.
+            seed: Not used.
 
         Raises:
-            UsageError: there is no data root.
-            IntegrityError: a file is missing or not as published.
+            UsageError: If the data root does not exist.
+            IntegrityError: If a file is missing or differs from the published file.
         """
         return self.transform.splits(self.raw(existing_root(root, self.package)), device)
 
     def raw(self, root: Path, report: Callable[[str], None] = lambda line: None) -> RawImages:
-        """Return the decoded images, from the cache if there is one.
+        """Return the decoded images, from the cache if the cache exists.
 
         Args:
-            report: receives a line before each slow step.
+            root: Data root.
+            report: Function that receives one line of text before each slow step.
         """
 
         def decode() -> RawImages:

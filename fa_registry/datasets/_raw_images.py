@@ -1,7 +1,7 @@
-"""Decoded images before arithmetic: uint8 tensors, cached in a safetensors file below the data root.
+"""Decoded images as uint8 tensors, and their cache in a safetensors file below the data root.
 
-Decoding needs torchvision and seconds; reading the cache needs neither. The cache stores the MD5 of its source files and a
-digest of its tensors, and is refused if either differs.
+Decoding needs torchvision and takes seconds. Reading the cache is fast and does not need torchvision. The cache contains the MD5
+of the source files and a digest of the tensors. A cache with another MD5 or digest is rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 600.0  # seconds for another process to decode
 
 @dataclass(frozen=True)
 class RawImages:
-    """The images and labels of a data set.
+    """Images and labels of a data set before normalisation.
 
     Attributes:
         train_images, test_images: uint8 (samples, channels, height, width).
@@ -58,14 +58,20 @@ def cache_path(root: Path, name: str) -> Path:
 
 
 def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_kept: bool = True) -> RawImages:
-    """Return the card's images from their cache; if there is none, decode them and write it.
+    """Return the images of a data set from the cache, or decode them and write the cache.
 
-    Several processes may call this at once: one decodes, the others wait. A cache file is always complete, because it is
-    renamed into place. If the cache cannot be written (a read-only data root, a full disk) or is switched off, the images are
-    decoded every time.
+    Several processes may call this function at the same time: one process decodes, and the others wait. A cache file is always
+    complete, because it is written under a temporary name and then renamed. If the data root is read-only or `is_kept` is False,
+    the images are decoded on every call.
+
+    Args:
+        root: Data root.
+        card: Description of the data set.
+        decode: Function that decodes the images.
+        is_kept: Whether to write the cache.
 
     Raises:
-        IntegrityError: the cache or the decoded images are not the card's.
+        IntegrityError: If the cache or the decoded images do not agree with the card.
     """
     path = cache_path(root, card.name)
     if path.is_file():
@@ -88,10 +94,10 @@ def _decoded(card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Context manager: only this process decodes these images; the lock file names it.
+    """Acquire the lock of a cache file, because only one process may decode the images.
 
     Raises:
-        UsageError: another process has had the lock for more than PATIENCE seconds.
+        UsageError: If another process has held the lock for more than PATIENCE seconds.
     """
     place = Path(f"{path}.lock")
     lock = FileLock(place)
@@ -100,8 +106,8 @@ def _alone(path: Path) -> Iterator[None]:
     except Timeout as error:
         holder = place.read_text(errors="replace")[:200] or "another process"
         raise UsageError(
-            f"{place} has been held by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
-            "Wait for that process or end it, then repeat the command"
+            f"{place} has been locked by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
+            "Wait until this process ends, or stop it, and repeat the command"
         ) from error
     try:
         place.write_text(f"process {os.getpid()} on {platform.node()}")
@@ -111,10 +117,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
-    """Return the images after writing them to their cache, if there is space.
-
-    The umask decides which other users of the data root may read it.
-    """
+    """Write the images to their cache; if this fails, log a warning."""
     partial = path.with_suffix(".partial")
     metadata = {"format": FORMAT, "sources": _sources(card), "tensors": raw.digest}
     try:
@@ -122,19 +125,28 @@ def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        LOG.warning("%s: the decoded %s cannot be kept: %s; it is decoded every time", path, card.name, error.strerror)
+        LOG.warning(
+            "%s: the decoded images of %s cannot be stored: %s; every run will decode the images again",
+            path,
+            card.name,
+            error.strerror,
+        )
     return raw
 
 
 def read_cache(path: Path, card: DatasetCard) -> RawImages:
-    """Return the images in a cache of `card`; raise IntegrityError if it is truncated or of other files."""
+    """Read the cached images of a data set.
+
+    Raises:
+        IntegrityError: If the cache is truncated, or was written from other source files.
+    """
     names = [field.name for field in dataclasses.fields(RawImages)]
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             raw = RawImages(**{name: file.get_tensor(name) for name in names})
     except SafetensorError as error:
-        raise IntegrityError(_stale(path, "the cache that was written", f"a truncated file: {error}")) from error
+        raise IntegrityError(_stale(path, "a complete cache file", f"a truncated file: {error}")) from error
     for field, expected in (("format", FORMAT), ("sources", _sources(card)), ("tensors", raw.digest)):
         if metadata.get(field) != expected:
             raise IntegrityError(_stale(path, f"{field} {expected}", str(metadata.get(field))))
@@ -147,7 +159,7 @@ def _sources(card: DatasetCard) -> str:
 
 
 def _stale(path: Path, expected: str, written: str) -> str:
-    return f"{path}: expected {expected}, found {written}; delete it, and it is written afresh from the source files"
+    return f"{path}: expected {expected}, found {written}; delete this cache file, and the next run creates a new one"
 
 
 def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
@@ -157,7 +169,7 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
         images, labels = raw.parts[f"{split}_images"], raw.parts[f"{split}_labels"]
         if len(images) != len(labels):
             problems.append(
-                f"{split}: expected one label an image, found {len(images)} images and {len(labels)} labels"
+                f"{split}: expected one label per image, found {len(images)} images and {len(labels)} labels"
             )
         if tuple(images.shape[1:]) != card.image_shape:
             problems.append(f"{split}_images: expected shape {card.image_shape}, found {tuple(images.shape[1:])}")
@@ -167,7 +179,7 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
     if len(raw.train_images) != card.train_samples:
         problems.append(f"train: expected {card.train_samples:,} images, found {len(raw.train_images):,}")
     if problems:
-        mend = "these are not the published files"
+        mend = "these files differ from the published files"
         raise IntegrityError(
             "\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {problem}" for problem in problems)])
         )

@@ -1,4 +1,4 @@
-"""From uint8 images to what a network sees: normalisation, padding, and random crops and flips."""
+"""Preparation of images for a network: normalisation, padding, random crops and random flips."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from fa_registry.datasets.base import Splits, unaugmented
 
 
 def random_crop(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Return a random size × size window of every image, each offset equally likely.
+    """Crop a random window from each image; each position has the same probability.
 
     Args:
-        images: (batch, channels, height, width), already padded.
+        images: Padded images (batch, channels, height, width).
+        generator: Random number generator on the device of the images.
+        size: Height and width of the windows in pixels.
 
     Returns:
-        (batch, channels, size, size).
+        Windows (batch, channels, size, size).
     """
     top, left = _corners(images, size, generator)
     return _windows(images, size, top, left[:, None] + torch.arange(size, device=images.device))
 
 
 def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Apply `random_crop`, then mirror every window left to right with probability ½."""
+    """Crop a random window from each image, and flip it left to right with probability ½."""
     top, left = _corners(images, size, generator)
     mirrored = torch.rand(len(images), 1, generator=generator, device=images.device) < 0.5
     forth = torch.arange(size, device=images.device)
@@ -36,7 +38,7 @@ def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) 
 
 
 def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return row and column of each window's upper left corner, (batch,) each."""
+    """Return the row and the column of the upper left corner of each window, each of shape (batch,)."""
     batch, _, height, width = images.shape
     top = torch.randint(height - size + 1, (batch,), generator=generator, device=images.device)
     left = torch.randint(width - size + 1, (batch,), generator=generator, device=images.device)
@@ -44,7 +46,7 @@ def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Ten
 
 
 def _windows(images: Tensor, size: int, top: Tensor, columns: Tensor) -> Tensor:
-    """Return the windows that begin in row `top` (batch,) and take these columns (batch, size) in order."""
+    """Return the windows that start in row `top` (batch,) and consist of `columns` (batch, size)."""
     batch, channels, _, width = images.shape
     rows = top[:, None] + torch.arange(size, device=images.device)
     places = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)
@@ -58,12 +60,13 @@ CHUNK = 1_000  # images normalised at a time
 
 @dataclass(frozen=True)
 class Transform:
-    """Normalisation and augmentation of image data.
+    """Normalisation and augmentation of images.
 
     Attributes:
-        mean, std: of each channel, of pixels in 0..1; if empty, those of the training images, counted exactly.
-        padding: black pixels around every training image. From it a window of the image's size is cropped and mirrored at
-            random; 0: no augmentation.
+        mean, std: Mean and standard deviation of each channel, for pixels from 0 to 1. If empty, both are computed from the
+            training images.
+        padding: Width in pixels of a black frame around each training image. In training, a window of the size of the image is
+            cropped at random and flipped with probability ½. With 0 there is no augmentation.
     """
 
     mean: tuple[float, ...] = ()
@@ -71,10 +74,11 @@ class Transform:
     padding: int = 0
 
     def splits(self, raw: RawImages, device: torch.device) -> Splits:
-        """Return normalised splits on `device`, in the published order: padding first, then normalisation.
+        """Pad and then normalise the images, and return the training and test samples on `device`.
 
-        So normalisation also changes the black pixels. All arithmetic is on the CPU, with true divisions one after the other, as
-        in ToTensor and Normalize. A GPU may multiply by the reciprocal instead, and the last bits would depend on the device.
+        Padding comes first as in the published code, so normalisation also changes the black pixels. The arithmetic runs on the CPU
+        with the divisions of ToTensor and Normalize. A GPU may multiply by the reciprocal, and the last bits would depend on the
+        device.
         """
         moments = (self.mean, self.std) if self.mean else channel_moments(raw.train_images)
         mean, std = (torch.tensor(values, dtype=torch.float32).view(-1, 1, 1) for values in moments)
@@ -93,12 +97,14 @@ UNCHANGED = Transform()
 
 
 def normalised(images: Tensor, mean: Tensor, std: Tensor, padding: int = 0) -> Tensor:
-    """Return float32 (pixels / 255 − mean) / std of uint8 images in a black frame of `padding` pixels.
+    """Normalise uint8 images and add a black frame: float32 (pixels / 255 − mean) / std.
 
-    The images are processed in chunks, so that memory never contains a second copy of a whole data set.
+    The images are processed in chunks, because a second copy of the data set may not fit in memory.
 
     Args:
-        mean, std: (channels, 1, 1).
+        images: uint8 (samples, channels, height, width).
+        mean, std: Mean and standard deviation per channel (channels, 1, 1).
+        padding: Width of the frame in pixels.
     """
     samples, channels, height, width = images.shape
     framed = torch.empty(samples, channels, height + 2 * padding, width + 2 * padding)
@@ -110,9 +116,12 @@ def normalised(images: Tensor, mean: Tensor, std: Tensor, padding: int = 0) -> T
 
 
 def channel_moments(images: Tensor) -> tuple[Sequence[float], Sequence[float]]:
-    """Return mean and standard deviation of every channel of uint8 images, in 0..1.
+    """Return the mean and the standard deviation of each channel, for pixels from 0 to 1.
 
-    They are computed from pixel counts, so they do not depend on the order of summation.
+    Both values are computed from the counts of the 256 pixel values, so they do not depend on the order of summation.
+
+    Args:
+        images: uint8 (samples, channels, height, width).
     """
     levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
     means, deviations = [], []

@@ -1,4 +1,4 @@
-"""The contract of a data set: whole splits as tensors on the training device, batched augmentation."""
+"""Interface of data sets: cards, samples as tensors on the training device, and augmentation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as its authors publish it.
+    """File of a data set, as its authors published it.
 
     Attributes:
-        path: below the data root, with /.
-        md5: of the file as published.
-        unpacked_md5: of its content, if path ends in .gz and the unpacked file in the same folder is accepted too.
+        path: Path below the data root, with / between folders.
+        md5: MD5 of the published file.
+        unpacked_md5: MD5 of the unpacked content. If this MD5 is set, the unpacked file in the same folder is accepted too.
     """
 
     path: str
@@ -30,14 +30,24 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """The description of a data set.
+    """Description of a data set.
 
     Attributes:
-        sha256: digest of the source arrays as this package reads them; other arrays are an integrity error. Empty for synthetic
-            sets, which have no source, and for sets that are read from `files`, each identified by its MD5.
-        classes: of the labels, or the number of values of a target.
-        bibtex: of the publication, if there is one.
-        version: of a built-in set; raised whenever one of its numbers changes.
+        name: Name of the data set.
+        line: Description in one line.
+        source: Publication of the data, or how the data are generated.
+        licence: Licence of the data.
+        splits: How the samples are divided into training and test samples.
+        normalisation: How pixels are normalised.
+        augmentation: How training samples are augmented.
+        image_shape: Channels, height and width.
+        classes: Number of classes, or the number of values of a target.
+        train_samples: Number of training samples.
+        sha256: Digest of the source arrays after reading. Arrays with another digest raise IntegrityError. Empty for synthetic data
+            sets, and for data sets with `files`, because each file has an MD5.
+        files: Source files.
+        bibtex: BibTeX entry of the publication, or an empty string.
+        version: Version of a built-in data set. The version increases when any number of the data set changes.
     """
 
     name: str
@@ -58,13 +68,14 @@ class DatasetCard:
 
 @dataclass(frozen=True)
 class Splits:
-    """The training and test samples of a data set.
+    """Training and test samples of a data set.
 
     Attributes:
         train_images, test_images: float32 (samples, channels, height, width) on the device.
-        train_labels, test_labels: int64 (samples,); if the task has no classes, target values, float32 (samples, classes).
-        augment: (images, generator) → the network's input for a training batch, on the device, without a loop over samples.
-        digest: SHA-256 that identifies these tensors, recorded with every run.
+        train_labels, test_labels: int64 (samples,). If the task has no classes: target values, float32 (samples, classes).
+        augment: Function from images and a generator to the network's input for a training batch. The function runs on the device
+            and does not loop over samples.
+        digest: SHA-256 that identifies the tensors. The digest is recorded with every run.
     """
 
     train_images: Tensor
@@ -76,11 +87,12 @@ class Splits:
 
 
 class Dataset(abc.ABC):
-    """A data set: its card and the function that loads it.
+    """Base class of a data set.
 
     Attributes:
-        same_for_every_seed: `load` ignores the seed, so that consecutive runs share one result. Such a set can be hashed, and
-            its splits are never modified.
+        card: Description of the data set.
+        same_for_every_seed: Whether `load` ignores the seed, so consecutive runs share the loaded samples. If True, the data set
+            must be hashable, and the samples must never be modified.
     """
 
     card: DatasetCard
@@ -88,26 +100,33 @@ class Dataset(abc.ABC):
 
     @abc.abstractmethod
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Return the splits on `device`.
+        """Return the training and test samples on `device`.
 
         Args:
-            device: of the tensors.
-            root: folder with the files of data sets that need some; None: `data_root` in _files.py.
-            seed: of the run. Only a set that belongs to a run, such as permuted labels, may depend on it. Draws that all runs
-                share use a fixed seed of the data set, so that runs of several seeds are comparable.
+            device: Device of the tensors.
+            root: Folder with the files, for data sets that read files. With None, the default data root is used.
+            seed: Seed of the run. Only data that must differ between runs, such as permuted labels, may depend on this seed. All
+                other random numbers use a fixed seed of the data set, because runs with different seeds must be comparable.
         """
 
 
 class DatasetFamily(Dataset):
-    """Data sets that differ in one argument, named `name:argument`."""
+    """Base class of data sets that differ in one argument and are named `name:argument`."""
 
     @abc.abstractmethod
     def of(self, argument: str) -> Dataset:
-        """Return the data set for `argument` ("" if none was given); raise UnknownName with the choices."""
+        """Return the data set for an argument.
+
+        Args:
+            argument: Text after the colon of the name, or an empty string if the name has no colon.
+
+        Raises:
+            UnknownName: If the argument is not valid. The message lists the choices.
+        """
 
 
 def tensors_digest(*tensors: Tensor) -> str:
-    """Return the SHA-256 over dtype, shape and bytes of each tensor in order."""
+    """Return the SHA-256 of the dtype, the shape and the bytes of the tensors, in their order."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -116,7 +135,7 @@ def tensors_digest(*tensors: Tensor) -> str:
 
 
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the batch unchanged: the augmentation of sets that have none."""
+    """Return the batch unchanged, as the `augment` function of data sets without augmentation."""
     return images
 
 
@@ -126,9 +145,9 @@ KEY_PIXELS = 64  # values of an image that are compared first, evenly spread: mo
 
 
 def shared_samples(splits: Splits) -> int:
-    """Count the test images that are also training images, bit by bit.
+    """Count the test images that are bitwise equal to a training image.
 
-    Training images are compared as stored and under one draw of the augmentation.
+    Each training image is compared twice: without augmentation, and with one random augmentation.
     """
     if splits not in SHARED:
         test = splits.test_images.flatten(1)

@@ -1,6 +1,6 @@
-"""cifar10: the paper's main data set, 32×32 colour photographs of ten kinds of things.
+"""cifar10: 32×32 colour photographs in ten classes, the main data set of the paper.
 
-CIFAR's python version is pickled batches in one folder: torchvision reads them and checks their MD5 before it unpickles.
+The Python version of CIFAR consists of pickled batches in one folder. torchvision checks the MD5 of each batch before unpickling.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ BIBTEX = """@techreport{krizhevsky2009learning,
 
 @dataclass(frozen=True)
 class CifarBatches:
-    """The published batches of CIFAR.
+    """File format of CIFAR-10 and CIFAR-100: pickled batches.
 
     Attributes:
-        kind: torchvision's class, CIFAR10 or CIFAR100.
-        packed, packed_md5: the archive that contains the folder.
+        kind: Name of the torchvision class, CIFAR10 or CIFAR100.
+        packed: File name of the archive that contains the folder of batches.
+        packed_md5: MD5 of the archive.
     """
 
     kind: str
@@ -39,7 +40,7 @@ class CifarBatches:
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """Return the images of the batches, in the order of torchvision's list.
 
-        torchvision checks their MD5 before any unpickling.
+        torchvision checks the MD5 of each batch before unpickling.
         """
         kind = self._expecting(tuple(files))
         parts = []
@@ -56,7 +57,7 @@ class CifarBatches:
         )
 
     def _expecting(self, sources: tuple[SourceFile, ...]) -> Any:
-        """Return torchvision's class, changed to demand the MD5 of `sources`; its list names the files."""
+        """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
         published = getattr(torchvision_datasets(), self.kind)
         md5 = {Path(source.path).name: source.md5 for source in sources}
         demands = {
@@ -71,11 +72,11 @@ FOLDER = "cifar-10-batches-py"
 CARD = DatasetCard(
     name="cifar10",
     line="CIFAR-10, 60,000 colour photographs of 32×32 pixels in 10 classes; needs files",
-    source="Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; the python version, read by torchvision",
-    licence="none stated; its page asks for the citation",
+    source="Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; the Python version, read by torchvision",
+    licence="no licence is stated; the web page of the data set asks for a citation",
     splits="as published: 50,000 train, 10,000 test",
-    normalisation="mean (.4914, .4822, .4465) and deviation (.2470, .2435, .2616) of the channels, as in arXiv 2606.21126",
-    augmentation="train: 4 black pixels all round, a random 32×32 window, mirrored with probability ½; test: none",
+    normalisation="mean (.4914, .4822, .4465) and standard deviation (.2470, .2435, .2616) of the channels, as in arXiv 2606.21126",
+    augmentation="train: frame of 4 black pixels, random 32×32 window, flipped with probability ½; test: none",
     image_shape=(3, 32, 32),
     classes=10,
     train_samples=50_000,

@@ -1,6 +1,7 @@
-"""digits: real scans at random places on a canvas; the embedded counterpart of CIFAR's random crop.
+"""digits: scanned handwritten digits at random positions on a larger canvas.
 
-Centred 8×8 digits are too easy to separate methods: a frozen random network already reaches .97 on them.
+The random position is the counterpart of the random crop of CIFAR. Centred 8×8 digits do not separate methods, because a frozen
+random network already reaches an accuracy of .97.
 """
 
 from __future__ import annotations
@@ -24,12 +25,19 @@ BIBTEX = """@misc{alpaydin1998optical,
   howpublished={UCI Machine Learning Repository}, doi={10.24432/C50P49}
 }"""
 LICENCE = "CC BY 4.0 (UCI Machine Learning Repository)"
-SPLITS = "80/20 by a fixed permutation: 1,437 train, 360 test"
+SPLITS = "80/20 with a fixed permutation: 1,437 train, 360 test"
 SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 
 def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
-    """Return images (1797, 1, 8, 8) in 0..16 and labels (1797,); raise IntegrityError for another copy."""
+    """Return the images and the labels that scikit-learn contains.
+
+    Returns:
+        Images (1797, 1, 8, 8) with values from 0 to 16, and labels (1797,).
+
+    Raises:
+        IntegrityError: If the digest of the arrays differs from `expected`.
+    """
     from sklearn.datasets import load_digits  # imported here because it takes longer than reading a card
 
     bunch = load_digits()
@@ -38,13 +46,17 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
     digest = tensors_digest(images, labels)
     if digest != expected:
         raise IntegrityError(
-            f"digits: expected source digest {expected}, found {digest}; is scikit-learn's copy intact?"
+            f"digits: expected source digest {expected}, found {digest}; check the installation of scikit-learn"
         )
     return images, labels
 
 
 def split(count: int) -> tuple[Tensor, Tensor]:
-    """Return the indices of the training and of the test samples."""
+    """Return the indices of the training samples and of the test samples.
+
+    Args:
+        count: Number of all samples.
+    """
     order = torch.randperm(count, generator=torch.Generator().manual_seed(SPLIT_SEED))
     return order[: int(TRAIN_FRACTION * count)], order[int(TRAIN_FRACTION * count) :]
 
@@ -57,12 +69,12 @@ class Digits(Dataset):
     same_for_every_seed = True
     card = DatasetCard(
         name="digits",
-        line="UCI handwritten digits, 1,797 real 8×8 scans, at a random offset (±2 px) on a 12×12 canvas",
+        line="UCI handwritten digits, 1,797 scans of 8×8 pixels at a random offset (±2 pixels) on a 12×12 canvas",
         source=SOURCE,
         licence=LICENCE,
         splits=SPLITS,
         normalisation="pixels / 16, then the mean and standard deviation over all pixels of the training canvases",
-        augmentation="train: a fresh offset for every sample in every epoch; test: one fixed draw",
+        augmentation="train: a new random offset for every sample in every epoch; test: random offsets from a fixed seed",
         image_shape=(1, CANVAS, CANVAS),
         classes=10,
         train_samples=1437,
@@ -71,13 +83,14 @@ class Digits(Dataset):
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Return padded training scans (1437, 1, 16, 16) and test canvases (360, 1, 12, 12) on `device`.
+        """Return the padded training scans and the test canvases on `device`.
 
-        The training scans are cropped in every epoch. Root and seed have no effect: the split and the test offsets are drawn once,
-        from SPLIT_SEED. The images are normalised by the mean and deviation of the training canvases without an offset.
+        The shapes are (1437, 1, 16, 16) for training and (360, 1, 12, 12) for the test. In training, a 12×12 window is cropped from
+        each scan in every epoch. Root and seed have no effect, because the split and the test offsets use the fixed SPLIT_SEED. The
+        images are normalised by the mean and standard deviation of the centred training canvases.
 
         Raises:
-            IntegrityError: scikit-learn's copy is not the recorded one.
+            IntegrityError: If the digits in scikit-learn differ from the recorded digest.
         """
         images, labels = scans(self.card.sha256)
         train, test = split(len(images))
@@ -92,7 +105,15 @@ class Digits(Dataset):
 
 
 def place(padded: Tensor, generator: torch.Generator) -> Tensor:
-    """Shift each digit by up to ±2 px: (batch, 1, 16, 16) → (batch, 1, 12, 12), the training augmentation."""
+    """Shift each digit by up to ±2 pixels, as the augmentation in training.
+
+    Args:
+        padded: Padded scans (batch, 1, 16, 16).
+        generator: Random number generator.
+
+    Returns:
+        Canvases (batch, 1, 12, 12).
+    """
     return random_crop(padded, generator, CANVAS)
 
 

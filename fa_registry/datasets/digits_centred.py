@@ -1,8 +1,8 @@
-"""digits_centred: the plain scans, without any shift.
+"""digits_centred: the scanned digits without any shift.
 
-They are so easy that backprop fits them completely and its gradient shrinks to nothing. The set serves calibration: here a
-small reference gradient means success, not collapse (edition 2026-11 calls it CONVERGED). It does not separate methods: a
-frozen random network does nearly as well as a trained one (docs/calibration.md).
+The data set is used for calibration. Backprop fits the training samples completely, and its gradient becomes very small. Such a
+small reference gradient means success and not collapse (edition 2026-11 calls it CONVERGED). The data set does not separate
+methods, because a frozen random network is nearly as good as a trained network (docs/calibration.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DigitsCentred(Dataset):
     same_for_every_seed = True
     card = DatasetCard(
         name="digits_centred",
-        line="UCI handwritten digits as they are, 1,797 real 8×8 scans, centred and never moved; for calibration",
+        line="UCI handwritten digits, 1,797 centred scans of 8×8 pixels without shifts; for calibration",
         source=SOURCE,
         licence=LICENCE,
         splits=SPLITS,

@@ -1,4 +1,4 @@
-"""fashion_mnist: pictures of clothes in MNIST's format and size; harder than MNIST."""
+"""fashion_mnist: pictures of clothes in the format and size of MNIST, but harder to classify."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fa_registry.datasets.mnist import IdxFiles
 FOLDER = "FashionMNIST/raw"
 CARD = DatasetCard(
     name="fashion_mnist",
-    line="Fashion-MNIST, 70,000 grey pictures of clothes of 28×28 pixels in 10 classes; needs files",
+    line="Fashion-MNIST, 70,000 grey images of clothes with 28×28 pixels in 10 classes; needs files",
     source="Xiao, Rasul & Vollgraf, Fashion-MNIST, arXiv 1708.07747; the idx files, read by torchvision",
     licence="MIT (Zalando SE)",
     splits="as published: 60,000 train, 10,000 test",
-    normalisation="pixels / 255, then the mean and standard deviation over all training pixels, counted when loading",
-    augmentation="none, as for mnist, which it replaces",
+    normalisation="pixels / 255, then the mean and standard deviation of all training pixels, computed when the files are loaded",
+    augmentation="none, as for mnist",
     image_shape=(1, 28, 28),
     classes=10,
     train_samples=60_000,

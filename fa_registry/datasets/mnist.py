@@ -1,6 +1,7 @@
-"""mnist: handwritten digits, the data set of the classic feedback-alignment papers.
+"""mnist: handwritten digits, the data set of the classic papers on feedback alignment.
 
-The format is gzipped idx files. torchvision reads them unpacked and checks no digest, so verified copies are unpacked for it.
+The files are gzipped idx files. torchvision reads only unpacked files and checks no digest. Therefore the files are verified
+first, and unpacked into a temporary folder.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from fa_registry.datasets.base import DatasetCard, SourceFile
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """The published idx files.
+    """File format of MNIST and Fashion-MNIST: idx files.
 
     Attributes:
-        kind: torchvision's class, MNIST or FashionMNIST, which is also the name of its folder.
+        kind: Name of the torchvision class, MNIST or FashionMNIST.
+        packed: Always an empty string, because each file is downloaded separately.
+        packed_md5: Always an empty string.
     """
 
     kind: str
@@ -31,7 +34,7 @@ class IdxFiles:
     packed_md5: str = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """Return the images of the verified files, as torchvision reads an unpacked copy of them."""
+        """Unpack the verified files into a temporary folder and read the images with torchvision."""
         with tempfile.TemporaryDirectory() as folder:
             for source, path in files.items():
                 _unpack(path, (Path(folder) / source.path).with_suffix(""))
@@ -50,7 +53,7 @@ class IdxFiles:
 
 
 def _first_that_works(mirrors: list[str], path: Path, md5: str) -> None:
-    """Download `path` from the first mirror that has it; raise RuntimeError if all fail."""
+    """Download a file from the first mirror that works; raise RuntimeError if all mirrors fail."""
     failures = []
     for mirror in mirrors:
         try:
@@ -73,12 +76,12 @@ def _unpack(packed: Path, to: Path) -> None:
 FOLDER = "MNIST/raw"
 CARD = DatasetCard(
     name="mnist",
-    line="MNIST, 70,000 grey handwritten digits of 28×28 pixels; needs files",
+    line="MNIST, 70,000 grey handwritten digits with 28×28 pixels; needs files",
     source="LeCun, Cortes & Burges, The MNIST Database of Handwritten Digits, 1998; the idx files, read by torchvision",
-    licence="none stated by its makers; commonly given as CC BY-SA 3.0",
+    licence="the authors state no licence; CC BY-SA 3.0 is often named",
     splits="as published: 60,000 train, 10,000 test",
-    normalisation="pixels / 255, 0 to 1, as the classic papers of the field have it",
-    augmentation="none: the classic papers have none, and a mirrored digit is none",
+    normalisation="pixels / 255, from 0 to 1, as in the classic papers on feedback alignment",
+    augmentation="none, as in the classic papers; a flipped digit would not be a digit",
     image_shape=(1, 28, 28),
     classes=10,
     train_samples=60_000,

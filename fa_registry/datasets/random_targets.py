@@ -1,7 +1,7 @@
-"""random_targets:NAME: any data set with its labels shuffled, so that images do not predict classes.
+"""random_targets:NAME: the data set NAME with permuted labels, so images do not predict classes.
 
-A network can only fit it by memorising. The test labels are shuffled too: every metric is measured on test samples, and
-with their true labels the gradients would be those of a task that was not trained. Test accuracy is chance by construction.
+A network can fit this data set only by memorising the samples. The test labels are permuted too, because all metrics are measured
+on test samples, and true test labels would give the gradients of another task. The expected test accuracy is that of chance.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STREAM = "targets"
 
 @dataclass(frozen=True)
 class RandomTargets(DatasetFamily):
-    """A data set with shuffled labels.
+    """Data set with permuted labels.
 
     Attributes:
-        source: the data set with the images and the labels before they are shuffled.
-        name: of the card.
+        source: Data set with the original labels.
+        name: Name of this data set, such as `random_targets:digits`.
     """
 
     source: Dataset
@@ -36,27 +36,35 @@ class RandomTargets(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """Return the source's card, with the changes that the shuffling makes."""
+        """Card of the original data set, with texts that mention the permuted labels."""
         card = self.source.card
         return dataclasses.replace(
             card,
             name=self.name,
-            line=f"{card.name} with its labels permuted, once a seed (`{NAME}:NAME` of any data set)",
-            source=f"{card.source}; labels permuted here",
-            splits=f"{card.splits}; the labels of each split permuted within it by the run's seed",
+            line=f"{card.name} with permuted labels, one permutation per seed (`{NAME}:NAME` for any data set NAME)",
+            source=f"{card.source}; labels permuted by this package",
+            splits=f"{card.splits}; the labels are permuted within each split, with the seed of the run",
         )
 
     def of(self, argument: str) -> Dataset:
-        """Return the shuffled version of the data set `argument`, which may have an argument itself."""
+        """Return the data set NAME with permuted labels.
+
+        Args:
+            argument: Name of the original data set, which may contain a colon.
+
+        Raises:
+            UnknownName: If no such data set exists, or if its labels are already permuted.
+        """
         if not argument or argument.partition(":")[0] == NAME:
             raise UnknownName(f"data set of {NAME}:NAME", argument, set(datasets.CATALOG.names()) - {NAME})
         source = datasets.get(argument)
         return RandomTargets(source, f"{NAME}:{source.card.name}")
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        """Return the source's splits with the labels of each split permuted within it.
+        """Return the samples of the original data set with permuted labels.
 
-        So the count of every class stays the same. The permutation is drawn on the CPU, so that devices agree.
+        The labels of training and test samples are permuted separately, so the number of samples per class does not change. The
+        permutation is computed on the CPU, and therefore does not depend on the device.
         """
         splits = self.source.load(device, root, seed)
         draw = generator(seed, STREAM)

@@ -1,4 +1,4 @@
-"""svhn: house numbers photographed in streets, cropped to one digit each."""
+"""svhn: photographs of house numbers in streets, cropped to one digit per image."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CARD = DatasetCard(
     name="svhn",
     line="Street View House Numbers, 99,289 colour digits of 32×32 pixels; needs files",
     source="Netzer et al., Reading Digits in Natural Images, 2011; the cropped digits as .mat files, read by torchvision",
-    licence="non-commercial use only, as its page says",
-    splits="as published, without the easier `extra`: 73,257 train, 26,032 test",
-    normalisation="pixels / 255, then the mean and deviation of each channel of the training images, counted when loading",
-    augmentation="none: a mirrored digit is none, and the neighbours in the picture leave a crop no room",
+    licence="non-commercial use only, according to the web page of the data set",
+    splits="as published, without the easier split `extra`: 73,257 train, 26,032 test",
+    normalisation="pixels / 255, then the mean and standard deviation of each channel, computed from the training images",
+    augmentation="none: a flipped digit would not be a digit, and a shifted crop would show a neighbouring digit",
     image_shape=(3, 32, 32),
     classes=10,
     train_samples=73_257,
@@ -38,12 +38,12 @@ CARD = DatasetCard(
 
 
 class MatFiles:
-    """The .mat files of the cropped digits; label 10 of the file is the digit 0."""
+    """File format of SVHN: .mat files with cropped digits, in which the label 10 means the digit 0."""
 
     packed = packed_md5 = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
-        """Return the images of both files, as torchvision reads them after its MD5 check."""
+        """Return the images and labels of both files; torchvision checks the MD5 of each file."""
         kind = _expecting(tuple(files))
         parts = []
         for split in SPLITS:
@@ -57,7 +57,7 @@ class MatFiles:
 
 
 def _expecting(sources: tuple[SourceFile, ...]) -> Any:
-    """Return torchvision's class, changed to demand the MD5 of `sources`."""
+    """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
     demands = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}

@@ -1,4 +1,4 @@
-"""Interface of lint rules, and the records that the linter reports."""
+"""Base class of lint rules, and the records of rules, findings and reports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from fa_registry.lint.syntax import Syntax
 
 @dataclass(frozen=True)
 class RuleCard:
-    """The description of a rule.
+    """Description of a lint rule.
 
     Args:
-        code: Stable name, FA + the pitfall's number; from FA013 on, further rules.
-        pitfall: Number in protocol §5; 0 for none.
-        why: The consequence, in one sentence.
-        fix: What to write instead.
-        cannot_see: Cases that the syntax tree does not show.
+        code: Stable identifier: FA and the number of the pitfall. Codes from FA013 on are further rules.
+        pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
+        name: Short name with hyphens, such as `negative-norm`.
+        title: The pitfall in a few words.
+        why: Consequence of the pitfall, in one sentence.
+        fix: Code to write instead.
+        cannot_see: Cases that the rule does not find, because the syntax tree does not contain the necessary information.
     """
 
     code: str
@@ -33,16 +35,23 @@ class RuleCard:
 
 @dataclass(frozen=True)
 class Hit:
-    """A node where a rule fires, and a sentence about its source."""
+    """Syntax node that a rule reports.
+
+    Args:
+        node: The reported node.
+        what: Sentence about the source code of the node.
+    """
 
     node: ast.AST
     what: str
 
 
 class LintRule(ABC):
-    """One pitfall; final subclasses define `card`, `clues` and `hits`.
+    """Base class of a lint rule; a final subclass defines `card`, `clues` and `hits`.
 
-    `clues` are groups of texts. A file without any text of a group cannot fire and is skipped.
+    Attributes:
+        card: Description of the rule.
+        clues: Groups of substrings. The rule skips a file if at least one group has no substring that occurs in the file.
     """
 
     card: RuleCard
@@ -50,19 +59,30 @@ class LintRule(ABC):
 
     @abstractmethod
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield every place of one module (or one whole notebook) that has the pitfall."""
+        """Yield every node of one Python module or one notebook that has the pitfall.
+
+        Args:
+            syntax: Syntax tree of the module, or of all code cells of the notebook together.
+        """
 
     def possible(self, text: str) -> bool:
-        """Return whether the text has a word of every group; an import that makes an alias contains the word."""
+        """Return whether a source text contains at least one substring of every group in `clues`."""
         return all(any(word in text for word in group) for group in self.clues)
 
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """A place in a file; lines and columns count from 1, columns in characters.
+    """Range of lines and columns in a file.
+
+    Lines and columns count from 1. Columns count characters.
 
     Args:
-        cell: 1 is a notebook's first cell of any kind; 0 for other files.
+        path: Path of the file.
+        line: First line.
+        column: First column.
+        end_line: Last line.
+        end_column: Column after the last character.
+        cell: Number of the notebook cell, counted from 1 over cells of every type; 0 for a Python file.
     """
 
     path: str
@@ -74,17 +94,23 @@ class SourceLocation:
 
     @property
     def text(self) -> str:
-        """Return `file.py:3:5` or `file.ipynb:cell 2:3:5`."""
+        """Location as text: `file.py:3:5` or `file.ipynb:cell 2:3:5`."""
         cell = f"cell {self.cell}:" if self.cell else ""
         return f"{self.path}:{cell}{self.line}:{self.column}"
 
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One pitfall at one place.
+    """One pitfall at one location.
 
     Args:
-        silenced: The reason in its `fa: ok` comment, or empty.
+        code: Code of the rule.
+        pitfall: Number of the pitfall in protocol §5, or 0.
+        place: Location in the file.
+        what: Sentence about the source code at this location.
+        why: Consequence of the pitfall.
+        fix: Code to write instead.
+        silenced: Reason from a `# fa: ok` comment, or an empty string if no comment silences the finding.
     """
 
     code: str
@@ -98,11 +124,13 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class LintReport:
-    """The result of a run of the linter.
+    """Result of one run of the linter.
 
     Args:
-        findings: Findings that are not silenced, in order of files and lines.
-        silenced: Findings that are silenced by a comment with a reason.
+        files: Number of files that were checked.
+        findings: Findings that are not silenced, ordered by file and line.
+        silenced: Findings that a `# fa: ok` comment with a reason silences.
+        cards: Descriptions of the rules that were applied.
     """
 
     files: int

@@ -1,6 +1,7 @@
-"""Python files under paths, and their texts; a file that cannot be read is a finding, not an error.
+"""Search for Python files and notebooks, and parsing of their source code.
 
-A notebook is read as its code cells, with magics replaced, so that its lines keep their numbers in each cell.
+A file that cannot be read becomes a finding and raises no exception. The code cells of a notebook are joined into one text.
+IPython magics are replaced by Python code with the same number of lines, so line numbers in each cell stay correct.
 """
 
 from __future__ import annotations
@@ -32,27 +33,35 @@ UNREADABLE = RuleCard(
     code="FA900",
     pitfall=0,
     name="unreadable",
-    title="a file or cell that cannot be parsed",
-    why="nothing in it was checked",
-    fix="make it parse by this Python, or leave the file out of the paths",
+    title="a file or notebook cell cannot be parsed",
+    why="the rules did not check this file or cell",
+    fix="correct the syntax for this version of Python, or exclude the file from the paths",
     cannot_see="",
 )
 
 
 def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
-    """Return the finding that a file or cell could not be read; line 1 if no line is the cause."""
+    """Return the finding FA900: a file or a cell that could not be read.
+
+    Args:
+        path: Path of the file.
+        problem: The reason.
+        line: Line that causes the problem, or 1 if no single line is the cause.
+        cell: Number of the notebook cell, or 0 for a Python file.
+    """
     place = SourceLocation(path, line, 1, line, 1, cell)
     return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one file.
+    """Parsed source code of one file.
 
     Args:
-        path: As the user named it.
-        syntax: None if nothing of the file can be read.
-        cells: (number of the cell, number of lines before it).
+        path: Path as the user wrote it.
+        syntax: Syntax tree, or None if no part of the file can be read.
+        unreadable: Findings for the file or the cells that cannot be read.
+        cells: For each notebook cell, its number and the number of lines before the cell in the joined text.
     """
 
     path: str
@@ -61,7 +70,10 @@ class Source:
     cells: tuple[tuple[int, int], ...] = ()
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Return (cell, line in the cell) of a line of the text; cell 0 in a plain file."""
+        """Return the cell number and the line in this cell for a line of the joined text.
+
+        The cell number is 0 in a Python file.
+        """
         cell, before = max(
             (start for start in self.cells if start[1] < line), key=lambda start: start[1], default=(0, 0)
         )
@@ -69,12 +81,16 @@ class Source:
 
 
 def python_files(paths: Sequence[str]) -> list[Path]:
-    """Return the .py and .ipynb files under the paths, once each, in order.
+    """Return each .py and .ipynb file under the paths once, in a fixed order.
 
-    Hidden folders, virtual environments, __pycache__ and node_modules below a folder are left out, unless named as a path.
+    Inside a folder, hidden folders, virtual environments, __pycache__ and node_modules are skipped. To include such a folder, name
+    the folder as one of the paths.
+
+    Args:
+        paths: Files and folders.
 
     Raises:
-        UsageError: If a path does not exist, or no Python file is found.
+        UsageError: If a path does not exist, if a folder cannot be listed, or if there is no .py or .ipynb file.
     """
     missing = [path for path in paths if not os.path.exists(path)]  # Path.exists raises for a name that is too long
     if missing:
@@ -90,7 +106,11 @@ def python_files(paths: Sequence[str]) -> list[Path]:
 
 
 def read(path: Path) -> Source:
-    """Return the text of a file with its syntax tree, or the reason why there is none."""
+    """Read and parse a Python file or a notebook.
+
+    Returns:
+        The source with its syntax tree. If the file cannot be read or parsed, the tree is None and a finding gives the reason.
+    """
     name = path.as_posix()
     try:
         content = read_file(resolve_user_path(path))
@@ -121,23 +141,27 @@ def _notebook(name: str, content: bytes) -> Source:
 
 
 class ParseBudget:
-    """The number of characters of one notebook that may still be parsed."""
+    """Number of characters of one notebook that may still be parsed."""
 
     def __init__(self, characters: int = PATIENCE):
         self.left = characters
 
     def spend(self, characters: int) -> None:
-        """Subtract the characters; raise ValueError if fewer are left."""
+        """Subtract a number of characters from the budget.
+
+        Raises:
+            ValueError: If fewer characters are left in the budget.
+        """
         self.left -= characters
         if self.left < 0:
             raise ValueError(
-                f"more than {PATIENCE:,} characters would have to be parsed to separate magics from Python"
+                f"the notebook contains too many magics: the linter parses at most {PATIENCE:,} characters per notebook"
             )
 
 
 def _check_length(content: str | bytes) -> None:
     if len(content) > LARGEST:
-        raise ValueError(f"has {len(content):,} bytes of Python, but at most {LARGEST:,} are checked")
+        raise ValueError(f"contains {len(content):,} bytes of Python, but the linter checks at most {LARGEST:,} bytes")
 
 
 def _under(folder: Path) -> Iterator[Path]:
@@ -151,7 +175,7 @@ def _skipped(folder: Path) -> bool:
 
 
 def _cannot_list(error: OSError) -> None:
-    raise UsageError(f"{error.filename}: the folder cannot be listed ({error.strerror})")
+    raise UsageError(f"{error.filename}: the files in this folder cannot be listed ({error.strerror})")
 
 
 def _decoded(content: bytes) -> str:
@@ -165,9 +189,9 @@ def _line(error: BaseException) -> int:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        return f"does not parse as Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
+        return f"is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
     if isinstance(error, (RecursionError, MemoryError)):
-        return "nested too deeply to parse"
+        return "cannot be parsed, because its code is nested too deeply"
     if isinstance(error, UnreadableFile):
         return error.reason if error.__cause__ else f"cannot be read: {error.reason}"
     return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
@@ -180,9 +204,12 @@ ASSIGNED_MAGIC = re.compile(r"(\s*[^=#'\"]+=\s*)[%!]")  # files = !ls, rows = %s
 
 
 def code_cells(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield number and source of the code cells of a Python notebook, none for another language.
+    """Yield the number and the source of each code cell of a Python notebook.
 
-    Cells count from 1, including cells of other kinds.
+    Cells of every type are counted, from 1. A notebook in another language than Python yields no cell.
+
+    Args:
+        content: Bytes of the .ipynb file.
 
     Raises:
         ValueError: If the content is not a notebook.
@@ -198,23 +225,31 @@ def code_cells(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def cell_text(source: Any) -> str:
-    """Return a cell's source, one text or a list of its lines; raise ValueError if it is neither."""
+    """Return the source of a notebook cell as one string.
+
+    Args:
+        source: A string, or a list with one string per line.
+
+    Raises:
+        ValueError: If the source is neither a string nor a list of strings.
+    """
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise ValueError(f"expected a cell's source as text or as a list of lines, found {describe_value(source)}")
+        raise ValueError(f"expected the source of a cell as text or as a list of lines, found {describe_value(source)}")
     return "".join(lines)
 
 
 def as_python(text: str, budget: ParseBudget | None = None) -> str:
-    """Return a cell as Python with the same number of lines.
+    """Replace the IPython magics of a cell by Python code with the same number of lines.
 
-    Only a line that Python rejects is treated as a magic, because `% total` may also continue an expression.
+    Only lines that Python cannot parse are treated as magics, because `% total` may also continue an expression.
 
     Args:
-        budget: The budget of the notebook [one for this cell alone].
+        text: Source of the cell.
+        budget: Budget of the notebook. With None, a new budget is used.
 
     Raises:
-        SyntaxError: If the cell is not Python even without its magics.
+        SyntaxError: If the cell is not valid Python after the replacement.
         ValueError: If the budget is used up.
     """
     budget = budget or ParseBudget()
@@ -235,7 +270,7 @@ def as_python(text: str, budget: ParseBudget | None = None) -> str:
 
 
 def _disarmed(lines: list[str], index: int) -> bool:
-    """Replace an IPython line, with its backslash continuations, by `pass`; return False if it is none."""
+    """Replace an IPython line by `pass`; return False if the line is not an IPython line."""
     if index >= len(lines):
         return False
     line = lines[index]
@@ -252,7 +287,7 @@ def _disarmed(lines: list[str], index: int) -> bool:
 
 def _cells(notebook: Any) -> list[Any]:
     if not isinstance(notebook, Mapping):
-        raise ValueError("not a notebook: not a JSON object")
+        raise ValueError("not a notebook: expected a JSON object")
     if "worksheets" in notebook:  # until nbformat 3
         sheets = notebook["worksheets"]
         known = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
@@ -260,12 +295,12 @@ def _cells(notebook: Any) -> list[Any]:
     else:
         lists = [notebook.get("cells")]
     if not all(isinstance(cells, list) for cells in lists):
-        raise ValueError("not a notebook: no list of cells")
+        raise ValueError("not a notebook: expected a list of cells")
     return [cell for cells in lists for cell in cells]
 
 
 def _language(notebook: Mapping[str, Any]) -> str:
-    """Return the language that the notebook declares; Python if it declares none."""
+    """Return the language that the notebook declares, or "python" if the notebook declares no language."""
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     for part, key in (("kernelspec", "language"), ("language_info", "name")):

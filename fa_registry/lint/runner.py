@@ -1,4 +1,4 @@
-"""One run of the linter: read each file, apply each rule, and separate silenced findings."""
+"""Run of the linter: read the files, apply the rules, and separate the silenced findings."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ BAD_SILENCE = RuleCard(
     code="FA901",
     pitfall=0,
     name="silence-without-reason",
-    title="an `fa: ok` comment that silences nothing",
-    why="a pitfall silenced without a reason cannot be distinguished from one that was overlooked",
-    fix="name the rule and say why it does not apply here",
+    title="an `fa: ok` comment without effect",
+    why="without a reason, a reader cannot know whether the author considered the pitfall or overlooked it",
+    fix="name the rule, and give the reason why the rule does not apply to this line",
     cannot_see="",
 )
 
 
 def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> LintReport:
-    """Return the findings of the rules in the files under the paths.
+    """Apply the lint rules to all Python files and notebooks under the paths.
 
-    Defaults are in the section [tool.fa-registry.lint] of this folder's pyproject.toml: select, ignore, and exclude, which has
-    fnmatch patterns of file names.
+    Defaults are read from the section [tool.fa-registry.lint] of pyproject.toml in the current folder. The section has the keys
+    select, ignore and exclude. The value of exclude is a list of fnmatch patterns for file names.
 
     Args:
-        select: Codes of the rules to apply [all].
-        ignore: Codes of the rules not to apply [none].
+        paths: Files and folders.
+        select: Codes of the rules to apply. Without codes, all rules are applied.
+        ignore: Codes of the rules to leave out.
 
     Raises:
-        UsageError: For a missing path, or if there is no Python file.
+        UsageError: If a path does not exist, if there is no Python file, or if a code or the section is not valid.
     """
     statement = configured(Path())
     rules = _chosen(select or statement.get("select", ()), ignore or statement.get("ignore", ()))
@@ -72,10 +73,13 @@ def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
 
 
 def configured(folder: Path) -> Mapping[str, Sequence[str]]:
-    """Return the section [tool.fa-registry.lint] of a folder's pyproject.toml, or an empty one.
+    """Return the section [tool.fa-registry.lint] of pyproject.toml in a folder.
+
+    Returns:
+        The section, or an empty mapping if the file or the section does not exist.
 
     Raises:
-        InvalidFields: For an unknown key or a value of the wrong type.
+        InvalidFields: If the section has an unknown key or a value of the wrong type.
     """
     path = folder / "pyproject.toml"
     if not path.is_file():
@@ -85,7 +89,7 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         section = section.get(name, {}) if isinstance(section, dict) else {}
     section = section if isinstance(section, dict) else {"": section}
     wrong = [
-        f"{path}: [tool.fa-registry.lint] {name}: expected a list of texts among {', '.join(FIELDS)}, found {value!r}"
+        f"{path}: [tool.fa-registry.lint] {name}: expected a key of {', '.join(FIELDS)} and a list of texts, found {value!r}"
         for name, value in section.items()
         if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
     ]
@@ -99,7 +103,7 @@ FIELDS = ("select", "ignore", "exclude")
 
 
 def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
-    """Return the findings of one file, including silenced ones, in the order of its lines."""
+    """Return the findings of one file, including silenced findings, ordered by position."""
     findings, syntax = list(source.unreadable), source.syntax
     if syntax is not None:
         comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
@@ -113,12 +117,16 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
 
 
 def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
-    """Return the findings of one rule; too deep nesting of an expression is a finding too."""
+    """Return the findings of one rule; code that is nested too deeply for the rule is a finding too."""
     try:
         hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
-        return [unreadable(source.path, f"nested too deeply for {rule.card.code} to check")]
+        return [
+            unreadable(
+                source.path, f"rule {rule.card.code} cannot check the file, because its code is nested too deeply"
+            )
+        ]
 
 
 def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
@@ -135,7 +143,7 @@ def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silenc
 
 
 def _place(source: Source, node: ast.AST) -> SourceLocation:
-    """Return the place of a node, with columns in characters; the tree counts bytes of UTF-8."""
+    """Return the location of a node, and convert its columns from UTF-8 bytes to characters."""
     lines = source.syntax.lines
     cell, line = source.locate(node.lineno)
     return SourceLocation(
@@ -167,10 +175,15 @@ CODE = re.compile(r"FA\d{3}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Silence:
-    """One comment that silences rules.
+    """Comment `# fa: ok CODE reason`, which silences rules on its line.
 
     Args:
-        problem: Why it silences nothing; empty if it is valid.
+        line: Line of the comment.
+        column: First column of the comment.
+        end_column: Column after the last character of the comment.
+        codes: Codes of the rules.
+        reason: Reason that the author gives.
+        problem: Reason why the comment silences no rule, or an empty string if the comment is valid.
     """
 
     line: int
@@ -182,7 +195,12 @@ class Silence:
 
 
 def silences(text: str, known: Container[str]) -> Iterator[Silence]:
-    """Yield every silencing comment of a text that parses; columns count from 1."""
+    """Yield each `# fa: ok` comment of a source text.
+
+    Args:
+        text: Python code without syntax errors.
+        known: Codes of all rules.
+    """
     if "fa:" not in text.lower():  # tokenizing takes as long as parsing
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -204,9 +222,9 @@ def silences(text: str, known: Container[str]) -> Iterator[Silence]:
 def _silence_problem(codes: tuple[str, ...], reason: str, known: Container[str]) -> str:
     unknown = [code for code in codes if code not in known]
     if not codes:
-        return "names no rule; write `# fa: ok FA002 reason`"
+        return "names no rule; write a code and a reason, such as `# fa: ok FA002 reason`"
     if unknown:
-        return f"names {', '.join(unknown)}, but no rule has that name"
+        return f"names {', '.join(unknown)}, but no rule has this code"
     if not reason:
         return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
     return ""
@@ -216,7 +234,14 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(report: LintReport, version: str) -> dict[str, Any]:
-    """Return the SARIF log of one run, including silenced findings with their reason, as SARIF requires."""
+    """Return the report as a SARIF 2.1.0 log.
+
+    The log contains silenced findings with their reason, because SARIF requires them.
+
+    Args:
+        report: Result of a run of the linter.
+        version: Version of fa_registry.
+    """
     order = {card.code: index for index, card in enumerate(report.cards)}
     run = {
         "tool": {
@@ -258,7 +283,10 @@ def _result(finding: LintFinding, index: int) -> dict[str, Any]:
 
 
 def _location(finding: LintFinding) -> dict[str, Any]:
-    """Return a region of the file, or a logical location for a notebook, whose lines are JSON."""
+    """Return the SARIF location of a finding.
+
+    For a notebook, this is a logical location with the cell and the line, because the lines of the file are JSON.
+    """
     place = finding.place
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.path)}}
     if place.cell:

@@ -1,4 +1,4 @@
-"""A parsed text with the queries of all rules: nodes by kind, parents, resolved names, literals."""
+"""Syntax tree of a source text, and queries for nodes, parents, imported names and literals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 class Syntax:
-    """A source text with its syntax tree and derived data, which is computed once when first used."""
+    """Source text with its syntax tree.
+
+    Data derived from the tree are computed at the first access and then stored.
+    """
 
     def __init__(self, text: str):
         self.text = text
@@ -21,7 +24,7 @@ class Syntax:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """Return node → its parent, for every node except the module, in source order."""
+        """Mapping from each node except the module to its parent, in the order of the source code."""
         parent_of: dict[ast.AST, ast.AST] = {}
         waiting: list[ast.AST] = [self.tree]
         while waiting:  # a loop, since generated code may nest deeper than Python's recursion limit
@@ -37,15 +40,21 @@ class Syntax:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Return the lines as the tree counts them: unlike in str.splitlines, a form feed does not end a line."""
+        """Lines with the same numbers as in the syntax tree.
+
+        In contrast to str.splitlines, a form feed does not end a line.
+        """
         return self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
     def every(self, kind: type[Node]) -> Iterator[Node]:
-        """Return all nodes of a kind."""
+        """Yield all nodes of a node class, in the order of the source code."""
         return (node for node in self.parents if isinstance(node, kind))
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
-        """Return every call with the dotted name of the called object, empty if it is not imported."""
+        """Yield each call together with the dotted name of the called function.
+
+        The name is an empty string if the function is not imported.
+        """
         return ((call, self.resolve(call.func)) for call in self.every(ast.Call))
 
     def resolve(self, node: ast.AST) -> str:
@@ -57,17 +66,21 @@ class Syntax:
             yield node
 
     def function_of(self, node: ast.AST) -> ast.AST:
-        """Return the innermost function around a node, or the module."""
+        """Return the innermost function that contains a node, or the module."""
         return next((above for above in self.ancestors(node) if isinstance(above, FUNCTIONS)), self.tree)
 
     def number(self, node: ast.AST | None) -> float | None:
-        """Return the number of a literal or of a module constant (`EPS = 1e-30`); None if not known."""
+        """Return the number of a literal or of a module constant such as `EPS = 1e-30`.
+
+        Returns:
+            The number, or None if the node is neither a literal nor a constant with a single assignment.
+        """
         if isinstance(node, ast.Name):
             node = self._constants.get(node.id)
         return number(node)
 
     def snippet(self, node: ast.AST, limit: int = 60) -> str:
-        """Return the source of a node on one line, shortened."""
+        """Return the source code of a node on one line, shortened to `limit` characters."""
         written = " ".join((ast.get_source_segment(self.text, node) or "").split())
         return written if len(written) <= limit else written[: limit - 1] + "…"
 
@@ -85,14 +98,21 @@ class Syntax:
 
 
 def parse(text: str) -> ast.Module:
-    """Return the tree of a text without warnings about its escapes, which would be errors under -W error."""
+    """Parse Python code without warnings about invalid escape sequences.
+
+    Under `python -W error` these warnings would be exceptions.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
 
 def number(node: ast.AST | None) -> float | None:
-    """Return the number of a literal with its sign; None for anything else, including True and False."""
+    """Return the number of a literal with its sign.
+
+    Returns:
+        The number, or None for any other node, including True and False.
+    """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         value = number(node.operand)
         return -value if value is not None and isinstance(node.op, ast.USub) else value
@@ -102,7 +122,16 @@ def number(node: ast.AST | None) -> float | None:
 
 
 def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
-    """Return the argument that a call passes at a position or by a keyword; None if none is visible."""
+    """Return the argument that a call passes at a position or by keyword.
+
+    Args:
+        call: The call.
+        position: Position of the argument, from 0.
+        *keywords: Possible names of the argument.
+
+    Returns:
+        The argument, or None if the call does not contain it or may pass it by unpacking.
+    """
     for keyword in call.keywords:
         if keyword.arg in keywords:
             return keyword.value
@@ -113,12 +142,12 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
 
 
 def open_ended(call: ast.Call) -> bool:
-    """Return whether a call unpacks *args or **kwargs, so that its arguments are not known."""
+    """Return whether a call unpacks *args or **kwargs, so its arguments are unknown."""
     return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
 
 
 def text_in(node: ast.AST) -> set[str]:
-    """Return every name, attribute and text inside a node."""
+    """Return all variable names, attribute names and strings inside a node."""
     text = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
@@ -136,11 +165,12 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.Module)
 
 @dataclass
 class Scope:
-    """The names that one module, class or function binds.
+    """Names that a module, a class body or a function defines.
 
     Args:
-        imports: Name → dotted name.
-        aliases: Name → the only dotted expression it is set to, or None.
+        imports: Mapping from each imported name to its dotted name.
+        aliases: Mapping from each assigned name to the expression of its only assignment. None if the value is unknown.
+        stars: Modules that are imported with `*`.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
@@ -149,10 +179,11 @@ class Scope:
 
 
 class Names:
-    """Resolver of the names in one tree.
+    """Resolver from names in a syntax tree to the imported objects.
 
     Args:
-        parents: Node → its parent.
+        tree: Syntax tree of the module.
+        parents: Mapping from each node to its parent.
     """
 
     def __init__(self, tree: ast.Module, parents: Mapping[ast.AST, ast.AST]):
@@ -163,12 +194,15 @@ class Names:
             self._bind(node)
 
     def resolve(self, node: ast.AST) -> str:
-        """Return the dotted name of an expression such as `F.cosine_similarity`; empty if not imported."""
+        """Return the dotted name of the object in an expression such as `F.cosine_similarity`.
+
+        The result is an empty string if the object is not imported.
+        """
         return self._resolve(node, frozenset())
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """Return the top-level names of all imports at any depth; relative imports give an empty one."""
+        """Top-level names of all imported packages; a relative import adds an empty string."""
         scopes = self.scopes.values()
         return frozenset(
             dotted.partition(".")[0] for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)
@@ -197,7 +231,7 @@ class Names:
         return f"{stars[0]}.{node.id}" if stars else ""
 
     def _visible(self, node: ast.AST) -> Iterator[Scope]:
-        """Yield the scopes from the inside out; a class body is visible only directly inside it."""
+        """Yield the scopes that are visible from a name, innermost scope first."""
         owner = self.scope_of(node)
         innermost = owner
         while True:
@@ -242,7 +276,7 @@ class Names:
                 own.aliases[argument.arg] = None
 
     def _bind_assignment(self, node: ast.Name) -> None:
-        """Bind an alias such as `cos = F.cosine_similarity`; other or repeated assignments are unknown."""
+        """Record an alias such as `cos = F.cosine_similarity`; any other assignment is unknown."""
         if isinstance(self.parents[node], ast.comprehension):
             return  # bound inside the comprehension only
         scope = self._scope(node)

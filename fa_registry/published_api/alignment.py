@@ -1,4 +1,7 @@
-"""Γ of a user-supplied credit rule on a user-supplied model, per site, with its null."""
+"""Γ of a user-supplied credit rule on a user-supplied model.
+
+Γ is measured at each site and compared with its null: the same rule with newly drawn feedback.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,16 @@ COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_nu
 
 @dataclass(frozen=True)
 class Alignment:
-    """Metrics of a credit rule on one batch.
+    """Result of `alignment`: metrics of a credit rule on one batch.
 
-    Γ is computed from each sample's credit and gradient in float64 without clamping. Γ is N/A if the reference is noise
-    or is not the gradient.
+    Γ is the cosine of each sample's credit and gradient, computed in float64 without clamping. Γ is N/A if the reference
+    gradient is dominated by rounding noise, or if a check shows that the reference is not the gradient.
 
     Attributes:
         sites: names of sites 0..L.
-        measured: every metric, or the reason why it has no value.
-        draws: number of draws of the null.
-        reference: how the reference gradient was computed; empty if by the model's backward pass.
+        measured: every metric, or the reason why the metric has no value.
+        draws: number of draws of the null; 0 if no null was measured.
+        reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
     """
 
     sites: tuple[str, ...]
@@ -40,20 +43,27 @@ class Alignment:
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
-        """Return Γ_l, l = 0..L: the mean over samples of cos(c_l, g_l)."""
+        """Γ_l at each site l = 0..L: the mean over samples of cos(c_l, g_l)."""
         return self.measured.sites["gamma"]
 
     @property
     def null_p(self) -> tuple[Reading, ...]:
-        """Return the rank p-value of Γ_l among `draws` fresh draws of the feedback, (1 + #≥)/(draws + 1)."""
+        """p-value of Γ_l at each site, from the rank of Γ_l in its null.
+
+        The null contains the Γ_l of `draws` new draws of the feedback. The p-value is (1 + number of draws whose Γ_l is at least
+        as large) / (draws + 1).
+        """
         return self.measured.sites["gamma_null_p"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; a metric without a value is {"na": reason}."""
+        """Return the result as plain JSON values.
+
+        A metric without a value is {"na": reason}.
+        """
         return jsonio.encode(self)
 
     def __str__(self) -> str:
-        """Return one line per site, the aggregates, and each distinct reason once."""
+        """Return a table with one line per site, the aggregates, and the reasons for N/A."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
@@ -80,24 +90,28 @@ def alignment(
     readout: str = "",
     gradient: str = "",
 ) -> Alignment:
-    """Return Γ of `credit` at every site of `model`.
+    """Measure Γ of a credit rule at every site of a model.
 
-    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. Weights, their gradients,
-    modes and random generators are restored, even if `credit` fails.
+    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. The weights of the model,
+    their gradients, the training modes and the random generators are restored afterwards, even if `credit` raises an error.
 
     Args:
-        model: an nn.Module, or a model returned by `adapt`.
-        batch: x (N, …), y (N,) int64.
-        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape. Row i depends only on sample
-            i. An entry is None if the rule has no credit at that site. The scale does not matter.
-        sites: see `adapt`, like skip, readout and gradient; ignored if the model is adapted.
-        draws: number of draws of the null.
-        fresh: fresh(model, x, y, generator): the same rule with newly drawn feedback, for the null.
+        model: an nn.Module, or a model that `adapt` returned.
+        batch: input x (N, …) and labels y (N,) int64.
+        credit: function (model, x, y) → [c_0 … c_L]. Each c_l has the shape (N, D_l) or the shape of the state. Row i must
+            depend only on sample i. Use None at a site where the rule has no credit. The scale of c_l has no effect.
+        sites: see `adapt`; ignored if `model` is already adapted, like `skip`, `readout` and `gradient`.
+        draws: number of draws of the null, at least 2.
+        fresh: function (model, x, y, generator) → the credits of the same rule with newly drawn feedback, for the null.
+            Without `fresh`, no null is measured.
+        skip: see `adapt`.
+        readout: see `adapt`.
+        gradient: see `adapt`.
 
     Raises:
-        InvalidFields: names all wrong arguments.
+        InvalidFields: lists all wrong arguments.
 
-    Source: arXiv 2606.21126, Γ and its fresh-B null.
+    Source: arXiv 2606.21126, Γ and its null with newly drawn feedback B.
 
     >>> fa_registry.alignment(model, (x, y), my_rule).gamma[1]
     Reading(value=0.31, reason='')
@@ -107,7 +121,7 @@ def alignment(
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
     checks.batch(network, x, y, ("batch[0]", "batch[1]"))
     whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
-    checks.problems += [] if whole else [f"draws: expected a whole number from 2, found {draws!r}"]
+    checks.problems += [] if whole else [f"draws: expected a whole number of at least 2, found {draws!r}"]
     checks.problems += [
         f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
     ]

@@ -1,4 +1,7 @@
-"""Four diagnostics of one model, as in the published code, judged by the edition of its first release."""
+"""The published function `diagnose`: four diagnostics of one model.
+
+By default the diagnostics are judged by the edition of the first release of the published code.
+"""
 
 from __future__ import annotations
 
@@ -36,47 +39,56 @@ LINES = (  # flag, title and text that str() returns
 
 
 class Thresholds(dict[str, float]):
-    """The limit of every rule, by flag. Published names are attributes, None if no rule has the flag.
+    """Mapping of flag → limit of the rule that sets the flag.
+
+    The names of the published code are attributes. An attribute is None if no rule of the edition sets its flag.
 
     Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
     """
 
     @property
     def h_norm_explosion_ratio(self) -> float | None:
-        """Return the largest allowed growth of the residual stream, a ratio."""
+        """Largest allowed growth of the residual stream, a ratio."""
         return self.get("residual_exploded")
 
     @property
     def g_norm_floor(self) -> float | None:
-        """Return the smallest ‖g_L‖ of a reference gradient that is not at the floor."""
+        """Smallest ‖g_L‖ at which the reference gradient is still valid."""
         return self.get("reference_at_floor")
 
     @property
     def stability_drift_ceiling(self) -> float | None:
-        """Return the largest allowed mean pairwise cosine of the batches' gradients."""
+        """Largest allowed mean pairwise cosine of the gradients of different batches."""
         return self.get("stability_high")
 
     @property
     def frozen_acc_margin_pp(self) -> float | None:
-        """Return the smallest required gain of accuracy over the frozen baseline, in percentage points."""
+        """Smallest required accuracy gain over the frozen baseline, in percentage points."""
         return self.get("below_frozen")
 
 
 @dataclass(frozen=True)
 class DiagnosisReport:
-    """Results of four diagnostics of one model. If a value is None, `remarks` contains the reason.
+    """Results of four diagnostics of one model.
+
+    If a value is None, `remarks` contains the reason.
 
     Args:
-        residual_norms: ‖h_l‖, l = 0..L; lower median over the first batch's samples (torch.median), as published.
-            Medians of the registry are midpoints.
-        bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch; lower median, as above.
+        method_name: name that the caller gave.
+        headline_acc: accuracy that the caller gave, as a fraction.
+        frozen_baseline_acc: accuracy of the frozen baseline that the caller gave, as a fraction.
+        residual_norms: ‖h_l‖, l = 0..L. As published, this is the lower median over the samples of the first batch
+            (torch.median). Other medians in this package are the midpoint of the two middle values.
+        bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch, also a lower median.
         stability_layer: ⌊L/2⌋.
-        cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer`.
+        cross_batch_stability: mean pairwise cosine of the batches' mean gradients at site `stability_layer`.
+        edition: name of the edition that judged the model.
+        notes: notes that the caller gave.
         remarks: sentences about missing values and findings.
-        thresholds: flag → the limit of its rule in the rule's unit (ratio, norm, cosine, percentage points). The
-            published names work too: `thresholds.g_norm_floor`.
-        flags: flag → whether it fires; None if the flag could not be judged or was skipped. Each flag is also a
-            property, under the built-in and the published name.
+        thresholds: flag → limit of its rule, in the unit of the rule (ratio, norm, cosine, percentage points). The published
+            names are attributes, for example `thresholds.g_norm_floor`.
+        flags: flag → whether its rule fires. The value is None if the flag could not be judged or was skipped. Each flag is
+            also a property of the report, under its built-in name and its published name.
     """
 
     method_name: str
@@ -94,47 +106,53 @@ class DiagnosisReport:
     flags: Mapping[str, bool | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Give thresholds that were read from JSON their published names."""
+        """Convert `thresholds` to Thresholds, also if a plain mapping was read from JSON."""
         object.__setattr__(self, "thresholds", Thresholds(self.thresholds))
 
     @property
     def residual_exploded(self) -> bool | None:
-        """Return whether the growth that the edition uses (whole stream or one block) exceeds its limit."""
+        """Whether the growth of the residual stream exceeds its limit.
+
+        The edition determines whether the growth of the whole stream or of one block is judged.
+        """
         return self.flags.get("residual_exploded")
 
     @property
     def reference_at_floor(self) -> bool | None:
-        """Return whether ‖g_L‖ is below its floor."""
+        """Whether ‖g_L‖ is below its floor."""
         return self.flags.get("reference_at_floor")
 
     @property
     def stability_high(self) -> bool | None:
-        """Return whether the batches' gradients have the same direction."""
+        """Whether the gradients of different batches have nearly the same direction."""
         return self.flags.get("stability_high")
 
     @property
     def below_frozen(self) -> bool | None:
-        """Return whether the accuracy is below the frozen baseline plus margin; None without a baseline."""
+        """Whether the accuracy is less than the frozen accuracy plus the required margin.
+
+        The value is None if no frozen accuracy was given.
+        """
         return self.flags.get("below_frozen")
 
     @property
     def residual_stream_exploded(self) -> bool | None:
-        """Return `residual_exploded`, under its published name."""
+        """Published name of the property `residual_exploded`."""
         return self.residual_exploded
 
     @property
     def bp_grad_at_floor(self) -> bool | None:
-        """Return `reference_at_floor`, under its published name."""
+        """Published name of the property `reference_at_floor`."""
         return self.reference_at_floor
 
     @property
     def reference_drift_dominated(self) -> bool | None:
-        """Return `stability_high`, under its published name."""
+        """Published name of the property `stability_high`."""
         return self.stability_high
 
     @property
     def frozen_baseline_undercut(self) -> bool | None:
-        """Return `below_frozen`, under its published name."""
+        """Published name of the property `below_frozen`."""
         return self.below_frozen
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,22 +195,26 @@ def diagnose(
     *,
     edition: str = EDITION,
 ) -> DiagnosisReport:
-    """Judge residual growth, reference floor, cross-batch stability and frozen baseline of one model.
+    """Run four diagnostics on one model and judge the results by an edition.
 
-    A batch of one sample, or one class in all batches, causes an EvidenceWarning. Source: the release before arXiv
-    2606.21126.
+    The diagnostics are residual growth, validity of the reference gradient, cross-batch stability, and comparison with the
+    frozen baseline. The function emits an EvidenceWarning if a batch has only one sample, or if all labels are of one class.
 
     Args:
-        model: as for FAProtocol.
-        eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published. Norms are those of the first batch.
-            As published, ‖g‖ is the gradient of the mean loss of that batch, so the floor depends on N.
-        headline_acc: fraction of a whole test set.
-        frozen_baseline_acc: fraction of a whole test set.
-        edition: name or .toml file of the edition. By default growth is that of the whole stream, max ‖h_l‖ / ‖h_0‖ >
-            50, as in the published report; `2026-04` judges growth block by block.
+        model: any model that FAProtocol accepts.
+        eval_batches: disjoint batches of x (N, …) and y (N,); the published code uses 8 batches of 128 samples. All norms
+            are measured on the first batch. As published, ‖g‖ is the gradient of the mean loss of that batch, so the floor
+            depends on N.
+        headline_acc: accuracy on the whole test set, as a fraction.
+        frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
+        notes: text that is appended to the report.
+        edition: name or .toml file of the edition. The default edition judges the growth of the whole stream,
+            max ‖h_l‖ / ‖h_0‖ > 50, as in the published report. Edition `2026-04` judges the growth of each block.
 
     Raises:
-        InvalidFields: names all wrong arguments.
+        InvalidFields: lists all wrong arguments.
+
+    Source: the release before arXiv 2606.21126.
     """
     rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
@@ -228,7 +250,7 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
-    """Return every flag; None if no rule of the edition judges the flag, or if it is undecided."""
+    """Return every flag; a flag is None if no rule judges it or its rule is undecided."""
     fires = {"fail": True, "pass": False}
     flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
@@ -238,7 +260,7 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
-    """Return the verdict's label, with descriptions of the fired rules if the label ends with a colon."""
+    """Return the verdict's label, and the fired rules if the label ends with a colon."""
     word = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not word.endswith(":"):
         return audit.verdict.label
@@ -250,7 +272,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Return the checks of the call, not yet finished: warnings must refer to the caller of `diagnose`."""
+    """Validate the arguments of `diagnose`; the caller must finish the checks."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, given = checks.network(model), checks.batches(eval_batches)
@@ -261,25 +283,27 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Return the edition without rules that it skips if no frozen accuracy is given, and remarks on them."""
+    """Remove the rules that cannot be judged without a frozen accuracy."""
     if frozen is not None:
         return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
     kept = tuple(rule for rule in edition.rules if rule not in left_out)
-    remarks = [f"{rule.code} {rule.title}: left out, no frozen accuracy was given" for rule in left_out]
+    remarks = [
+        f"{rule.code} {rule.title}: the rule was skipped, because no frozen accuracy was given" for rule in left_out
+    ]
     return dataclasses.replace(edition, rules=kept), remarks
 
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
     if len(batches) < 2:
-        return Reading(None, "one batch was given: stability compares at least 2")
+        return Reading(None, "stability needs at least 2 batches, found 1")
     rest = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
     means = [seen.gradients[layer].double().mean(dim=0) for seen in (first, *rest)]
     return mean_pairwise_cosine(torch.stack(means))  # (batches, features)
 
 
 def _plain(value: float | None) -> float | None:
-    """Return a Python float, because JSON does not accept NumPy's numbers."""
+    """Return a Python float, because JSON does not accept NumPy numbers."""
     return None if value is None else float(value)
 
 
@@ -298,10 +322,14 @@ def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:
     if stability.value is None:
         remarks.append(f"cross_batch_stability is N/A: {stability.reason}")
     elif len(batches) < BATCHES:
-        remarks.append(f"cross_batch_stability is over {len(batches)} batches; the published value is over {BATCHES}")
+        remarks.append(
+            f"cross_batch_stability was computed from {len(batches)} batches; the published value uses {BATCHES} batches"
+        )
     uniform = [str(index) for index, (_, y) in enumerate(batches) if len(y.unique()) == 1]
     if uniform:
-        remarks.append(f"batches with only one class: {', '.join(uniform)}; shuffle, or batches differ by class")
+        remarks.append(
+            f"batches with only one class: {', '.join(uniform)}; shuffle the samples, because otherwise batches differ by class"
+        )
     return remarks
 
 
@@ -316,7 +344,7 @@ def _of_sites(measurements: Measurements) -> list[str]:
 
 
 def _of_findings(audit: RunAudit, stability: Reading) -> list[str]:
-    """Return every finding that is not a pass, except a missing stability, which already has a remark."""
+    """Return the sentence of each finding that is not a pass and has no remark yet."""
     return [
         finding.sentence
         for finding in audit.findings

@@ -1,4 +1,7 @@
-"""FAProtocol, the published code's entry point. Its users only have to change an import."""
+"""The published class FAProtocol.
+
+A program that uses the published code only has to change its import.
+"""
 
 from __future__ import annotations
 
@@ -23,31 +26,37 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the loss does not reach the states, which is a different defect from a small reference; "
-    "D2 fires as published, and Γ does not exist"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. A small reference gradient is another defect. "
+    "D2 fires, as in the published code, and Γ is not defined"
 )
 
 
 class FAProtocol:
-    """Scale stability D1, reference validity D2 and depth utility D3 of one model, by edition 2026-05.
+    """Judge one model by the rules D1, D2 and D3 of edition 2026-05.
 
-    Norms are lower medians over samples (torch.median), as published. The registry's medians are midpoints. For an even
-    N the two differ by at most the gap between the two middle samples. One sample, or labels of only one class, cause
-    an EvidenceWarning. Source: arXiv 2606.21126.
+    D1 is scale stability, D2 is reference validity, and D3 is depth utility. As published, norms are lower medians over
+    samples (torch.median). Other medians in this package are the midpoint of the two middle values. For an even N, the two
+    kinds of median differ by at most the gap between the two middle samples. The constructor emits an EvidenceWarning if
+    there is only one sample, or if all labels are of one class.
 
     Args:
-        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual
-            branch; use `fa_registry.adapt` for other models.
-        x_eval: the eval batch, (N, …).
-        y_eval: (N,).
-        d2_eps: d2_eps · d2_factor is the floor of D2. As published, ‖g‖ is of the *mean* cross entropy over the eval
-            batch, so D2 depends on N.
-        d3_margin_pp: percentage points. The report has margin and margin_threshold as fractions, as published.
-        strict: judge like the published code, FAIL if any rule fires. By default, as in its README and the paper, FAIL
-            if (D1 and D2) or D3, and WARN if only D1 or only D2 fires.
+        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch.
+            Use `fa_registry.adapt` for other models.
+        x_eval: input of the evaluation batch, (N, …).
+        y_eval: labels of the evaluation batch, (N,).
+        d1_threshold: largest allowed growth of ‖h_l‖ from block to block.
+        d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g‖ is the gradient of the *mean* cross
+            entropy over the evaluation batch, so D2 depends on N.
+        d2_factor: see d2_eps.
+        d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
+            `margin_threshold` are fractions, as published.
+        strict: if true, the verdict is FAIL if any rule fires, as in the published code. By default the verdict is FAIL if
+            (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper.
 
     Raises:
-        InvalidFields: names all wrong arguments.
+        InvalidFields: lists all wrong arguments.
+
+    Source: arXiv 2606.21126.
     """
 
     def __init__(
@@ -75,17 +84,19 @@ class FAProtocol:
         self.edition: Edition = load_edition(by, {name: float(limit) for name, limit in limits.items()})
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
-        """Measure and judge. Accuracies are fractions of a whole test set and are used as given.
+        """Measure the model on the evaluation batch and judge the results.
 
         Args:
-            frozen_baseline_acc: if it is None, D3 is None and the verdict is never PASS.
-            test_acc: if it is None, the accuracy of the eval batch is used with an EvidenceWarning. The report is then
-                `provisional` and its verdict at most WARN(D3 provisional).
+            frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction. If it is None, the result
+                of D3 is None and the verdict is never PASS.
+            test_acc: accuracy on the whole test set, as a fraction. If it is None, the accuracy on the evaluation batch is used
+                and an EvidenceWarning is emitted. In this case the report is `provisional`, and the verdict is at best
+                WARN(D3 provisional).
 
         Returns:
-            The report with the published keys: verdict, test_acc, diagnostics (one table per rule; norms of sites 0..L,
-                growth of blocks 1..L, `margin` as a fraction), remarks, provisional. If a value is None, the remarks
-                contain the reason.
+            The report with the published keys: verdict, test_acc, diagnostics, remarks, provisional. `diagnostics` has one table
+            per rule, with norms of sites 0..L, growth of blocks 1..L, and `margin` as a fraction. If a value is None, `remarks`
+            contains the reason.
 
         Raises:
             InvalidFields: an accuracy is not a fraction.
@@ -113,9 +124,15 @@ class FAProtocol:
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:
-        """Return the report as four lines of text, plus one per remark. Margins are in percentage points.
+        """Return a report as text: four lines, and one line per remark.
 
-        `report` is the result of `run`, also after conversion to JSON and back. Raises KeyError if a key is missing.
+        Margins are in percentage points.
+
+        Args:
+            report: result of `run`, also after conversion to JSON and back.
+
+        Raises:
+            KeyError: the report lacks a key.
         """
         lines = [f"verdict: {report['verdict']}"]
         for name, text in FORMATS.items():
@@ -127,8 +144,8 @@ class FAProtocol:
 
     def _stand_in(self) -> str:
         return (
-            f"test_acc was not given: the accuracy of the eval batch, {len(self.y_eval)} samples, replaces that of "
-            "the test set, and the verdict is provisional"
+            f"test_acc was not given, so the accuracy of the eval batch ({len(self.y_eval)} samples) is used instead of the "
+            "accuracy of the test set, and the verdict is provisional"
         )
 
     def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float) -> dict[str, Any]:
@@ -178,7 +195,7 @@ def _fires(finding: Finding) -> bool | None:
 
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
-    """Return the verdict after marking rules that compare accuracies as provisional; they cannot pass."""
+    """Return the verdict with all accuracy rules marked as provisional."""
     compared = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [
@@ -191,7 +208,7 @@ def _marked(audit: RunAudit, edition: Edition) -> Verdict:
 
 
 def _in_pp(figures: dict[str, Any]) -> dict[str, float]:
-    """Return the values of D3 in percentage points; an empty dict for the other rules."""
+    """Return the margins of D3 in percentage points, or an empty dict for other rules."""
     if "margin" not in figures:
         return {}
     return {"margin_pp": 100 * figures["margin"], "threshold_pp": 100 * figures["margin_threshold"]}

@@ -1,4 +1,7 @@
-"""Loading of a promoted model from the registry, or from a folder of its files without MLflow."""
+"""Loading of a promoted model from the model registry of MLflow or from a folder.
+
+A folder with the files of a model can be loaded without MLflow.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,30 @@ REGISTERED = "models:/"
 
 
 def load_model(model: str | Path, store: str = "") -> LoadedModel:
-    """Return the network of a promoted run with its exact weights, its feedback, method, spec and card.
+    """Load the network of a promoted run with its exact weights.
 
-    The network is in eval mode on the CPU. The SHA-256 of every file is checked before the file is read. The card of a
-    registered model must be the card that the version's source names, and its weights must be those that the run
-    recorded. A tag alone is not trusted.
+    The SHA-256 of every file is checked before the file is read. For a registered model, two further checks are made. The
+    card must be the card that the source of the model version names. The weights must be the weights that the run recorded.
+    A tag of the model version is not sufficient evidence.
 
     Args:
-        model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a version.
-        store: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
+        model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a model version.
+        store: tracking URI. The default is MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if this variable is not set.
+
+    Returns:
+        The network in eval mode on the CPU, its feedback, its method, the specification of its run, and its card.
 
     Raises:
         UnknownName: the model, alias or version does not exist.
         IntegrityError: a file was changed.
-        UsageError: `fa-registry promote` did not make the version.
+        UsageError: the version was not created by `fa-registry promote`.
     """
     if not str(model).startswith(REGISTERED):
         folder = Path(model)
         if not folder.is_dir():
-            raise UsageError(f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or an existing folder")
+            raise UsageError(
+                f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or the path of an existing folder"
+            )
         return read_folder(folder)
     from fa_registry.tracking.mlflow_tracker import MlflowTracker  # imports MLflow
     from fa_registry.tracking.models import TAG_CARD, ModelRegistry, check_version
@@ -39,7 +47,7 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
     digest = version.tags.get(TAG_CARD)
     if not digest:
         raise UsageError(
-            f"{version.reference} was not made by `fa-registry promote` (it has no tag {TAG_CARD}): "
+            f"{version.reference} was not created by `fa-registry promote`, because it has no tag {TAG_CARD}; "
             "load_model reads only promoted models"
         )
     loaded = read_folder(registry.files(version), digest)

@@ -1,7 +1,8 @@
-"""Measurements of a model on one batch, and the record to judge; shared by FAProtocol and diagnose.
+"""Measurement and judgement of a model on one batch, for FAProtocol and diagnose.
 
-Norms are medians over samples by torch.median, as in the published code. For an even number of samples this is the
-lower of the two middle values, while the registry's metrics are their midpoint, as in NumPy.
+Norms are medians over samples by torch.median, as in the published code. For an even number of samples, torch.median
+returns the lower of the two middle values. The other metrics of this package use the midpoint of these two values, as
+NumPy does.
 """
 
 from __future__ import annotations
@@ -25,12 +26,34 @@ PUBLISHED = ("g_norm", "h_norm")
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """Return the Observation of one batch; arguments and errors are those of observed_look."""
+    """Return the observation of one batch.
+
+    Args:
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
+        subject: name of the public function, for error messages.
+        double: whether a second pass in float64 is made.
+
+    Raises:
+        InvalidFields: the loss has no gradient with respect to some state.
+    """
     return observed_look(network, x, y, subject, double).observation(None)
 
 
 def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
-    """Return the Observation of one batch, and why the backward pass is not the gradient, or ""."""
+    """Observe one batch and check the reference gradient.
+
+    Args:
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
+        subject: name of the public function, for error messages.
+
+    Returns:
+        The observation, and the reason why the backward pass does not compute the gradient. The reason is an empty string if
+        the check found no error.
+    """
     seen = observed_look(network, x, y, subject)
     seen, check = reference.checked(network, x, y, seen)
     observation = seen.observation(None)
@@ -39,15 +62,18 @@ def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Obs
 
 
 def _lower_median(norms: SiteBySample) -> SiteBySample:
-    """Return the lower median over samples, (sites, samples) → (sites, 1); nan if a sample is nan."""
+    """Return the lower median over samples, (sites, samples) → (sites, 1)."""
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
-    """Return the metrics of one batch, and further `scalars`.
+    """Return the metrics of one batch.
 
-    g_norm_mean_ce is of the mean loss over *this* batch, as published. `objection` is the result of `checked`: if it is
-    not empty, metrics that use the gradient have no value.
+    As published, g_norm_mean_ce is computed for the mean loss of *this* batch.
+
+    Args:
+        scalars: further metrics that are added to the result.
+        objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
     """
     # the input of the norm diagnostics: the lower median over the samples takes the place of one sample
     median = SimpleNamespace(
@@ -75,7 +101,10 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Return the share of a batch that the network classifies correctly in eval mode."""
+    """Return the fraction of a batch that the network classifies correctly.
+
+    The network runs in eval mode.
+    """
     with torch.no_grad(), eval_mode(network):
         right = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
     return right.double().mean().item()
@@ -86,7 +115,11 @@ def accuracy(value: float | None) -> Reading:
 
 
 def judged(measurements: Measurements, frozen_accuracy: float | None, edition: Edition) -> RunAudit:
-    """Return findings and verdict of measurements that belong to no run."""
+    """Judge measurements that do not belong to a run.
+
+    Args:
+        frozen_accuracy: accuracy of the frozen baseline as a fraction, or None.
+    """
     frozen = None
     if frozen_accuracy is not None:
         frozen = _record(Measurements({}, {"accuracy": accuracy(frozen_accuracy)}), "frozen")
@@ -94,7 +127,6 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
 
 
 def _record(measurements: Measurements, control: str) -> RunRecord:
-    """Return a record with an id: a frozen accuracy without an id counts as that of an adopted run."""
     spec = RunSpec("unknown", "unknown", "unknown", seed=0, epochs=0, control=control)
     integrity = Integrity("trusted", ("not a registry run",))  # the caller supplies both accuracies
     return RunRecord(control, "unknown", "", "complete", spec, measurements, {}, integrity)

@@ -1,7 +1,7 @@
-"""The records that the package's modules exchange: RunSpec → RunRecord → Finding → AuditReport.
+"""Data classes that the modules of the package exchange.
 
-All records are frozen and convert to JSON and back unchanged. They contain no NaN: a missing number is a Reading with
-the reason.
+A RunSpec leads to a RunRecord, the RunRecord to Findings, and the Findings to an AuditReport. All records are frozen, and a
+conversion to JSON and back does not change them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 
 from fa_registry.deprecated_names import aliases

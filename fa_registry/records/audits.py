@@ -1,4 +1,4 @@
-"""Records of an audit: findings, verdicts, and the report that contains them."""
+"""Records of an audit: findings, verdicts and the report that contains them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUTCOMES = get_args(Outcome)
 
 @dataclass(frozen=True)
 class FurtherLimit:
-    """The limit of a rule's further condition."""
+    """Limit of an additional condition of a rule."""
 
     quantity: str
     """the metric that is compared"""
@@ -28,7 +28,7 @@ class FurtherLimit:
 
 @dataclass(frozen=True)
 class GuardReading:
-    """The reading of a rule's guard that fired."""
+    """Observed value of a rule's guard that fired."""
 
     quantity: str
     """the guard's metric"""
@@ -44,7 +44,7 @@ class GuardReading:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's judgement of one run, with the limit that was applied."""
+    """Result of one rule for one run, with the limit that was applied."""
 
     rule: str
     """code of the rule"""
@@ -107,13 +107,13 @@ class Finding:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Return every metric that the rule uses, the leading one first."""
+        """All metrics that the rule uses, the judged metric first."""
         return (self.quantity, *(further.quantity for further in self.further))
 
 
 @dataclass(frozen=True)
 class Verdict(NotebookRepr):
-    """The verdict that follows from the findings."""
+    """Verdict on a run, which follows from its findings."""
 
     outcome: Literal["control", "pass", "warn", "incomplete", "fail"]
     """outcome; the possible values are in order of severity"""
@@ -125,7 +125,7 @@ class Verdict(NotebookRepr):
 
 @dataclass(frozen=True)
 class RunAudit(NotebookRepr, SpilledFields):
-    """One run with its findings and verdict by the report's leading edition."""
+    """One run with its findings and its verdict according to the leading edition."""
 
     SPILLED_FIELDS = ("findings",)
 
@@ -145,7 +145,7 @@ class RunAudit(NotebookRepr, SpilledFields):
 
 @dataclass(frozen=True)
 class Judgement(SpilledFields):
-    """Findings and verdict of a run by an edition other than the leading one."""
+    """Findings and verdict of one run according to a further edition."""
 
     SPILLED_FIELDS = ("findings",)
 
@@ -159,7 +159,7 @@ class Judgement(SpilledFields):
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """Another edition's judgement of every run of the report, in the report's order."""
+    """Findings and verdicts of another edition for all runs of the report."""
 
     edition: EditionReference
     """the edition that judges"""
@@ -169,7 +169,7 @@ class SecondOpinion:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A person's decision that a finding on a run, or on a method's runs, does not count until `expiry`."""
+    """Decision of a person to ignore a finding of a run or a method until a given day."""
 
     rule: str
     """code of the rule"""
@@ -195,7 +195,7 @@ EXCLUSION_KINDS = get_args(ExclusionKind)
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A run that was selected but cannot be judged, with the reason; pages always show it."""
+    """Selected run that cannot be judged, with the reason. All pages show it."""
 
     run_id: str
     """id of the run in the tracking store"""
@@ -219,7 +219,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run in the store that was not audited, although its method and setting were audited."""
+    """Stored run of an audited method and setting that the audit did not judge."""
 
     run_id: str
     """id of the run in the tracking store"""
@@ -239,7 +239,7 @@ class OtherRun:
 
 @dataclass(frozen=True)
 class SelectionSummary:
-    """How the runs were chosen."""
+    """Description of how the runs of an audit were selected."""
 
     study: str
     """the study whose specifications were selected; empty if runs were chosen by id or by experiment"""
@@ -259,7 +259,7 @@ class SelectionSummary:
 
 @dataclass(frozen=True)
 class RuleDifference:
-    """One difference between the rules that judged and the built-in edition on which they are based."""
+    """Difference between the judging edition and the built-in edition it is based on."""
 
     rule: str
     """code of the rule; empty for a field of the edition itself (fail_if, strict, labels)"""
@@ -273,7 +273,7 @@ class RuleDifference:
 
 @dataclass(frozen=True)
 class EditionReference:
-    """The edition that judged, with its differences from a built-in edition."""
+    """Edition that judged the runs, with its differences from a built-in edition."""
 
     name: str
     """name of the edition"""
@@ -295,7 +295,7 @@ class EditionReference:
 
 @dataclass(frozen=True)
 class ReplayedRun:
-    """A run that was chosen to be replayed completely."""
+    """Run whose complete training the audit replayed, with the outcome."""
 
     run_id: str
     """id of the run in the tracking store"""
@@ -307,7 +307,7 @@ class ReplayedRun:
 
 @dataclass(frozen=True)
 class Replay:
-    """The runs that the audit replayed completely."""
+    """Selection and outcomes of the runs whose complete training the audit replayed."""
 
     nonce: str
     """the reader's number that determined the choice; `--nonce` with this number repeats the choice"""
@@ -319,7 +319,10 @@ class Replay:
 
 @dataclass(frozen=True)
 class AuditReport(NotebookRepr):
-    """A whole audit: selection, edition and judged runs. Its pages are rendered only from this record."""
+    """Complete result of an audit: selection, edition and judged runs.
+
+    The pages of the audit are rendered only from this record.
+    """
 
     title: str
     """title of the audit"""

@@ -1,4 +1,7 @@
-"""Configurations of machines and libraries: differences, and checks that are inconclusive for them."""
+"""Comparison of the machines and libraries of two measurements.
+
+A check is inconclusive if an audit runs on another configuration than the training did.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,28 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings in which two configurations differ; if none, metrics must be bit-equal."""
+    """Return the names of the settings in which two configurations differ.
+
+    If there is no difference, recomputed metrics must be equal in every bit.
+
+    Args:
+        logged: settings recorded during training.
+        here: settings of this machine.
+    """
     # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != here.get(name)]
 
 
 def described_difference(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> str:
-    """Return `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`; empty if nothing differs."""
+    """Return a text that describes how two configurations differ, or an empty string.
+
+    Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
+
+    Args:
+        logged: settings recorded during training.
+        here: settings of this machine.
+    """
     names = differing_settings(logged, here)
     named = [name for name in names if name != "fingerprint"] or names
     return f"trained with {_values(named, logged)}, measured with {_values(named, here)}" if names else ""
@@ -34,16 +51,23 @@ def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
 
 
 def _value(name: str, value: Scalar | None) -> str:
-    """Return a setting as text; if it is a number or a digest, with its name."""
+    """Return a setting as text, with its name if the value is a number or a digest."""
     text = escape_to_one_line(str("nothing recorded" if value is None else value)[:LONGEST])
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
 def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
-    """Return an inconclusive check; `elsewhere` is a result of `described_difference`."""
+    """Return a Check that is inconclusive because the configurations differ.
+
+    Args:
+        subject: what was checked.
+        elsewhere: result of `described_difference`.
+        found: what the check observed.
+        more: further fields of the Check.
+    """
     return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
 
 
 def is_undecidable(check: Check) -> bool:
-    """Return whether a check that every run must pass was inconclusive on another configuration."""
+    """Return whether differing configurations made a mandatory check inconclusive."""
     return check.subject in ASKED and check.outcome == "not possible" and check.elsewhere

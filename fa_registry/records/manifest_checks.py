@@ -1,6 +1,6 @@
-"""Type checks of the fields that are read from provenance.json and feedback/card.json.
+"""Type checks of the fields in the JSON files of a run.
 
-A number that determines how much an audit computes or keeps in memory has an upper limit.
+A number that determines the computing time or the memory of an audit has an upper limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Within:
-    """A check that a value is a whole number from `least` to `most`."""
+    """Check that a value is a whole number from `least` to `most`."""
 
     least: int
     most: int
@@ -92,7 +92,13 @@ FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_
 
 
 def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
-    """Raise ValueError unless `held` is a table whose known fields have the right types."""
+    """Raise ValueError if `held` is not a table or a field has a wrong type.
+
+    Args:
+        name: name of the table in the message.
+        fields: field name → check of its value. A missing field is valid.
+        held: value to check.
+    """
     if not is_table(held):
         raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]

@@ -1,4 +1,4 @@
-"""Display of a record in a notebook: as HTML if the code of the pages is loaded, else as plain text."""
+"""Display of records in a notebook, as HTML or plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ WRITERS: dict[type, Callable[[Any], str]] = {}  # filled by reporting.notebook, 
 
 
 class NotebookRepr:
-    """Base class of records with an HTML form; code that audits or compares loads the pages' code."""
+    """Base class of records that a notebook can show as HTML.
+
+    The HTML needs reporting.notebook, which the code for audits and comparisons imports.
+    """
 
     def _repr_html_(self) -> str | None:
         writer = WRITERS.get(type(self))

@@ -1,4 +1,4 @@
-"""One measured number, and a series of such numbers. If a number does not exist, the reason is stored."""
+"""Measured numbers, single or as a series. A missing number has a reason."""
 
 from __future__ import annotations
 
@@ -18,32 +18,40 @@ NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
-    """Return whether this reason means inf or nan, which JSON and the stored tables cannot represent."""
+    """Return whether the reason of a missing value is that the value was inf or nan.
+
+    JSON and the stored tables cannot represent these values.
+    """
     return reason.startswith(NOT_FINITE)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measured number, or None with the reason; in JSON the number or {"na": reason}."""
+    """A measured number, or None with the reason.
+
+    In JSON it is the number or {"na": reason}.
+    """
 
     value: float | None = None
     reason: str = ""
 
     def __post_init__(self):
         if self.value is not None and not math.isfinite(self.value):
-            raise ValueError(f"a Reading must not be {self.value}; use Reading.of")
+            raise ValueError(
+                f"expected a finite number, found {self.value}; use Reading.of for numbers that may be inf or nan"
+            )
         if (self.value is None) != bool(self.reason):
-            raise ValueError("a Reading has either a value or a reason")
+            raise ValueError("a Reading needs either a value or a reason")
 
     @classmethod
     def of(cls, value: float) -> Reading:
-        """Return the reading of a computed float; inf and nan become N/A with the reason NOT_FINITE."""
+        """Return the reading of a number; inf and nan become N/A with a reason."""
         number = float(value)
         return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})")
 
     @property
     def not_finite(self) -> bool:
-        """Return whether the value was computed and is inf or nan."""
+        """Whether the value was computed and is inf or nan."""
         return tells_not_finite(self.reason)
 
     # the dataclass's default takes four times as long
@@ -69,7 +77,10 @@ class Reading:
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         reason = {"type": "string", "minLength": 1, "description": "The reason."}
         missing = {"type": "object", "properties": {"na": reason}, "required": ["na"], "additionalProperties": False}
-        return {"description": "One measured number, or why there is none.", "oneOf": [{"type": "number"}, missing]}
+        return {
+            "description": "A measured number, or the reason why the number is missing.",
+            "oneOf": [{"type": "number"}, missing],
+        }
 
 
 def _is_reason(value: Any) -> bool:
@@ -80,10 +91,10 @@ ALL_THERE: dict[int, str] = {}  # reasons of a series without gaps; shared by ne
 
 
 class Series(Sequence[Reading]):
-    """Readings by epoch (0 = initialisation) or by site, stored as an array of floats.
+    """Sequence of readings, one per epoch (0 = initialisation) or per site.
 
-    A series is equal to a tuple of the same readings. A registry of 10,000 runs contains twelve million readings, which
-    would fill the memory as objects.
+    The values are stored in an array of floats, because 10,000 runs have about twelve million readings. A series is equal to a
+    tuple of the same readings.
     """
 
     __slots__ = ("_reasons", "_values")

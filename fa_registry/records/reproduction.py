@@ -1,4 +1,4 @@
-"""Published values and the results of an audit: one row per published value, with any outcome."""
+"""Records of published values and of their comparison with audited runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
 
 @dataclass(frozen=True)
 class Published:
-    """A published value in exactly one of the forms below."""
+    """Published value, which has exactly one of the following forms."""
 
     value: float | None = None
     """a single number"""
@@ -42,7 +42,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Margin:
-    """The largest difference that still counts as equal."""
+    """Largest difference at which a measured and a published value count as equal."""
 
     size: float
     """size in the unit of the metric; decades on scale log10; a rate for a rule that never fires; 0 for a bound"""
@@ -54,7 +54,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class ReferenceSetting:
-    """Setting of a published run; options and recipe fields that are not named had their default."""
+    """Setting of a published run. Options that are not listed have their defaults."""
 
     architecture: str
     """the model"""
@@ -72,7 +72,7 @@ class ReferenceSetting:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published value with its source, the metric that is compared, and the margin."""
+    """Published value with its source, the metric to compare, and the margin."""
 
     quantity: str
     """the metric"""
@@ -109,7 +109,7 @@ class PublishedFigure:
 
     @property
     def label(self) -> str:
-        """Return the label used in the tables of runs: `dfa+pen λ=0.01`, `ep (contrast=state)`, `frozen`."""
+        """Label in the tables of runs, such as `dfa+pen λ=0.01` or `ep (contrast=state)`."""
         norm = self.setting.recipe.get("credit_norm", Recipe.credit_norm) if self.setting else Recipe.credit_norm
         spec = RunSpec(self.method, "", "", 0, 0, self.method_options, penalty=self.penalty, control=self.control)
         return dataclasses.replace(spec, recipe=Recipe(credit_norm=str(norm))).label
@@ -117,7 +117,10 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference.toml with values from other studies; `digest` covers all these files."""
+    """Published values of a study, from reference.toml and files of other studies.
+
+    The digest covers all these files.
+    """
 
     study: str
     title: str
@@ -128,7 +131,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One run's value for a published value."""
+    """Value that one run has for a published value."""
 
     seed: int
     """seed of the run"""
@@ -144,7 +147,7 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class FigureVerdict:
-    """A published value and the outcome of its comparison."""
+    """Published value with the outcome of its comparison."""
 
     figure: PublishedFigure
     """the published value"""
@@ -174,7 +177,7 @@ class FigureVerdict:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All published values of a reference with their outcomes, in the order of the file."""
+    """All published values of a reference with their outcomes, in file order."""
 
     reference: str
     """the study with the published values"""

@@ -1,4 +1,4 @@
-"""Records of a run: its specification, its measurements, and the record that an audit reads."""
+"""Records of a run: its specification, its measurements and the record for audits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True)
 class Recipe:
-    """Optimisation settings of any method; the defaults are those of the paper, arXiv 2606.21126."""
+    """Optimisation settings of a run.
+
+    The defaults are those of the paper arXiv 2606.21126.
+    """
 
     optimizer: str = "adamw"
     """name of the optimizer"""
@@ -40,18 +43,21 @@ class Recipe:
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
-    """Return `name=value,name=value`, sorted by name."""
+    """Return the options as `name=value,name=value`, sorted by name."""
     return ",".join(f"{name}={plain(value)}" for name, value in sorted(options.items()))
 
 
 def plain(value: Scalar) -> str:
-    """Return a value as a user types it: true, not True."""
+    """Return a value as the user types it, for example `true` instead of `True`."""
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that determines a run's result. Its digest is the run's identity."""
+    """Specification of a run: everything that determines its result.
+
+    The digest of the specification is the identity of the run.
+    """
 
     method: str
     """the credit rule"""
@@ -81,17 +87,20 @@ class RunSpec:
     """SHA-256 of the weights file of an adopted run, which was trained elsewhere; empty for a run trained here"""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without cached values; another process computes its own."""
+        """Return the fields without cached values."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @cached_property  # read many times while runs are grouped; all fields are frozen
     def identity(self) -> str:
-        """Return the SHA-256 of the canonical JSON; equal specifications are the same run."""
+        """SHA-256 of the specification; equal specifications are the same run."""
         return jsonio.digest_of(self)
 
     @cached_property
     def setting(self) -> RunSpec:
-        """Return this spec without method, penalty, control and seed: runs of one setting are comparable."""
+        """This specification without the fields that may differ within a setting.
+
+        Method, penalty, control, credit norm, seed and weights are left out. Runs of the same setting are comparable.
+        """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
@@ -100,14 +109,17 @@ class RunSpec:
 
     @cached_property
     def seeds(self) -> str:
-        """Return the key that the seeds of one method in one setting share; adopted runs have another key."""
+        """Digest that is equal for all runs that differ only in the seed.
+
+        Adopted runs have another digest than runs that were trained here.
+        """
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     @property
     def method_label(self) -> str:
-        """Return the method's label, such as `dfa`, `dfa+pen λ=0.01` or `dfa ladder 2`, or the control's name.
+        """Label of the method, such as `dfa+pen λ=0.01`, or name of the control.
 
-        The label of an adopted run is `dfa adopted`, because it is not a seed of the runs that were trained here.
+        The label of an adopted run ends with `adopted`, because the run is not one of the seeds that were trained here.
         """
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # its method trains a ladder; bp trains the other controls
@@ -119,16 +131,19 @@ class RunSpec:
 
     @cached_property
     def label(self) -> str:
-        """Return the label in all tables, such as `dtp (sigma=0.3)`; methods of a setting differ in it."""
+        """Label of the method with its options, such as `dtp (sigma=0.3)`, for tables.
+
+        Different methods of a setting have different labels.
+        """
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:
-        """Return `name` with the options that differ from the plain method."""
+        """Return `name` with the options of the method in parentheses, if there are any."""
         return f"{name} ({pairs(self.distinct)})" if self.distinct else name
 
     @property
     def distinct(self) -> Mapping[str, Scalar]:
-        """Return the options of the method, and its credit normalisation if it is not the default."""
+        """Options of the method, and the credit normalisation if it is not the default."""
         norm = self.recipe.credit_norm
         return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
 
@@ -139,7 +154,7 @@ SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionar
 
 @dataclass(frozen=True)
 class Measurements:
-    """Measurements on the fixed evaluation batch at one moment."""
+    """Measurements on the fixed evaluation batch at one time."""
 
     sites: Mapping[str, Annotated[Sequence[Reading], Series]]
     """metric → one Reading per site (index = site, 0..L)"""
@@ -152,14 +167,17 @@ class Measurements:
 
 
 def objection_in(measurements: Measurements) -> str:
-    """Return why the reference gradient of these measurements is refuted or unchecked; else empty."""
+    """Return the reason why the reference gradient is wrong or could not be checked.
+
+    Return an empty string if the measurements contain no such reason.
+    """
     reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
     return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
 
 
 @dataclass(frozen=True)
 class SiteSeries:
-    """A metric by site at some epochs."""
+    """Values of a metric at all sites, for selected epochs."""
 
     epochs: tuple[int, ...]
     """the epochs, in ascending order"""
@@ -178,7 +196,7 @@ SHARED_SAMPLES = "test_samples_in_train"
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of an audit with the files and digests recorded with a run."""
+    """Result of one comparison of a run with its recorded files and digests."""
 
     subject: str
     """subject: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …"""
@@ -200,7 +218,7 @@ class Check:
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """A logged metric that was not reproduced."""
+    """Logged metric that the audit did not reproduce."""
 
     quantity: str
     """the metric"""
@@ -214,7 +232,7 @@ class FigureDifference:
 
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a run's logged metrics were reproduced."""
+    """Result of the recomputation of a run's logged metrics."""
 
     state: Literal["verified", "trusted", "unverifiable", "mismatch"]
     """verified, mismatch, unverifiable, or trusted (not recomputed)"""
@@ -231,7 +249,7 @@ CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
 
 @dataclass(frozen=True)
 class Conformance:
-    """Whether a run's method matches its card."""
+    """Result of the check whether a run's method matches its card."""
 
     state: str
     """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed: measured by this
@@ -246,7 +264,7 @@ class Conformance:
 
 @dataclass(frozen=True)
 class RunRecord(NotebookRepr, SpilledFields):
-    """One run as the audit reads it from the store."""
+    """Run as an audit reads it from the store."""
 
     SPILLED_FIELDS = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
@@ -284,7 +302,7 @@ class RunRecord(NotebookRepr, SpilledFields):
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a method or an architecture, as its card declares it."""
+    """Option of a method or an architecture, as its card declares it."""
 
     default: Scalar
     """default value; its type is the type of the option: text, a whole number, a number, true or false"""
@@ -300,7 +318,10 @@ class Option:
     """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:
-        """Return the problem of a value of the right type; empty if the value is valid."""
+        """Return why a value is not allowed, or an empty string if it is allowed.
+
+        The value must have the type of the option.
+        """
         if self.choices and value not in self.choices:
             return f"expected one of {', '.join(self.choices)}, found {value!r}"
         if self.least is not None and value < self.least:

@@ -1,4 +1,7 @@
-"""Generated parts of docs/ and README: plug-ins, commands, files and templates, from the code."""
+"""Generator of the reference pages in docs/ and of parts of the README.
+
+The contents come from the code: plug-ins, commands, files and templates.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-
 
 
 def filled(page: str, *parts: str) -> str:
-    """Return the page, a path in the checkout, with these parts between its marks; the prose is unchanged."""
+    """Return a page with new generated parts and unchanged other text.
+
+    Args:
+        page: path of the page, relative to the checkout.
+        parts: new text between the marks, one per pair of marks.
+    """
     prose, *rest = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
     after = [text.partition(END)[2] for text in rest]
     pieces = (f"{BEGIN}\n{part}\n{END}{text}" for part, text in zip(parts, after, strict=True))

@@ -1,4 +1,4 @@
-"""Check that the generated parts of docs/ and README match the code; --write updates them."""
+"""Check or update the generated parts of docs/ and README."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 def stale(folder: Path = CHECKOUT) -> list[str]:
-    """Return the pages that are missing or do not match the code."""
+    """Return the names of the pages that are missing or do not match the code."""
     paths = {name: folder / name for name in PAGES}
     return [
         name for name, path in paths.items() if not path.is_file() or path.read_text(encoding="utf-8") != PAGES[name]()
@@ -54,7 +54,11 @@ def stale(folder: Path = CHECKOUT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the stale pages, or write them; return 1 if any remains stale."""
+    """Print the names of stale pages; with `--write`, update them.
+
+    Returns:
+        Exit code: 1 if a page remains stale, otherwise 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
     parser.add_argument("--folder", type=Path, default=CHECKOUT, help="a checkout [this one]")

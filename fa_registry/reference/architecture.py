@@ -1,4 +1,7 @@
-"""The layers of docs/architecture.md: a table, shown on the page and enforced by tests/test_layers.py."""
+"""Layers of the package for docs/architecture.md.
+
+tests/test_layers.py checks that each module imports only from lower layers.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 
 def architecture_reference() -> str:
-    """Return docs/architecture.md with an updated picture and table of packages, and unchanged prose."""
+    """Return docs/architecture.md with updated diagram and table."""
     return filled("docs/architecture.md", picture())
 
 
 def picture() -> str:
-    """Return a Mermaid flowchart of the layers, the highest on top, and a table of the packages."""
+    """Return a Mermaid flowchart of the layers and a Markdown table of the packages."""
     layers = [(index, sorted(layer)) for index, layer in enumerate(LAYERS) if "__init__" not in layer][::-1]
     boxes = [f'  layer{index}["{" · ".join(layer)}"]' for index, layer in layers]
     arrows = [f"  layer{above} --> layer{below}" for (above, _), (below, _) in zip(layers, layers[1:], strict=False)]
@@ -68,7 +71,6 @@ def picture() -> str:
 
 
 def _description(name: str) -> str:
-    """Return the first sentence of the docstring of a package or module."""
     module = PACKAGE / f"{name}.py"
     source = (module if module.is_file() else PACKAGE / name / "__init__.py").read_text(encoding="utf-8")
     text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())

@@ -1,4 +1,4 @@
-"""docs/reference-cli.md: every command with its usage, arguments, options and examples."""
+"""Generator of docs/reference-cli.md, which describes all commands and options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM = "fa-registry"
 
 
 def commands_reference() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/reference-cli.md."""
     context = click.Context(main, info_name=PROGRAM)
     commands = sorted(main.commands.items())
     listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(command)[0])} |\n" for name, command in commands]
@@ -42,7 +42,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
 
 
 def _help(command: click.Command) -> Iterator[str]:
-    """Yield paragraphs unchanged, and blocks that click must not wrap (\\b) as code."""
+    r"""Yield the paragraphs of a command's help; \b starts a code block."""
     for paragraph in _paragraphs(command):
         kept = paragraph.removeprefix("\b\n")
         head, _, rest = kept.partition("\n")

@@ -1,6 +1,6 @@
-"""docs/reference-files.md: keys of the files that users write (studies, waivers, editions, options).
+"""Generator of docs/reference-files.md: the files that users write.
 
-Names, types and defaults are from the records that read the files; the descriptions are the texts below their fields.
+Names, types and defaults come from the records that read the files. The descriptions are the texts below the fields of the records.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ seeds = [1, 2, 3]
 WAIVERS = f"""
 ## waivers.toml
 
-Findings that do not count: each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses only the file of
-`--waivers FILE`, or else the one named by the study (`waivers = "waivers.toml"`). A waiver names a run, by {LEAST_RUN} or more
-characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after its last day, or if no
-audited run or rule matches it; the audit reports that.
+This file lists findings that do not count. Each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses
+only the file of `--waivers FILE` or, without this option, the file named by the study (`waivers = "waivers.toml"`). A waiver names
+a run, by {LEAST_RUN} or more characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after
+its last day, or if no audited run or rule matches the waiver. The audit reports such waivers.
 
 ```toml
 [[waiver]]
@@ -159,7 +159,7 @@ threshold = 50.0
 VARIANT = """
 ### [variant.NAME]
 
-The changes of a variant: any key of the edition, and in `[[variant.NAME.rule]]` any keys of its rules, identified by `code`.
+A variant can change any key of the edition. A table `[[variant.NAME.rule]]` can change any key of the rule with the same `code`.
 """
 OPTIONS = """
 ## Option
@@ -182,22 +182,25 @@ assert options["rank"].refusal(0) == "expected at least 1, found 0"
 
 
 def files_reference() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/reference-files.md."""
     parts = [
         *(INTRODUCTION, STUDY, _keys(StudyTable)),
-        *("\n### [[grid]]\n\nEvery combination of its lists is trained.\n", _keys(Grid, needed=LISTS)),
+        *("\n### [[grid]]\n\nEvery combination of the values in its lists is trained.\n", _keys(Grid, needed=LISTS)),
         *("\n### [recipe]\n", _recipe()),
         *("\n### [controls]\n", _named(_controls(), "control")),
         *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
         *(EDITION, _keys(EditionFile)),
         *("\n### [[rule]]\n", _keys(Rule)),
         *(
-            "\n### Condition\n\nOf `[[rule.either]]`, `[[rule.also]]`, `[rule.guard]` and `[rule.guard_also]`.\n",
+            "\n### Condition\n\nThe keys of `[[rule.either]]`, `[[rule.also]]`, `[rule.guard]` and `[rule.guard_also]`.\n",
             _keys(Condition),
         ),
         *("\n### FarSeed\n", _keys(FarSeed)),
         VARIANT,
-        *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_statement(TAKES)}, "take")),
+        *(
+            "\n### take\n",
+            _named({"scalar": "The value of a metric that has one value per run.", **_statement(TAKES)}, "take"),
+        ),
         *("\n### fires\n", _named(_statement({name: one.compare for name, one in OPERATORS.items()}), "fires")),
         *("\n### judge\n", _named(_statement(JUDGES), "judge")),
         *(OPTIONS, _keys(Option)),
@@ -206,7 +209,6 @@ def files_reference() -> str:
 
 
 def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
-    """Return a table with one row per field, or per name: type, default and the text below the field."""
     hints, text = typing.get_type_hints(record), text_below(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     rows = [
@@ -222,7 +224,6 @@ def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -
 
 
 def _recipe() -> str:
-    """Return the table of epochs and precision, which are fields of a run, and of the fields of Recipe."""
     rows = []
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
@@ -243,7 +244,7 @@ def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def _controls() -> dict[str, str]:
-    """Return the descriptions in the docstring of training.controls; ladder_K is one control of a study."""
+    """Return control → description, from the docstring of training.controls."""
     statement = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
     return {name: statement[name] for name in CONTROLS}
 
@@ -253,7 +254,6 @@ def _row(name: str, takes: str, default: str, text: str) -> str:
 
 
 def _default(field: dataclasses.Field) -> str:
-    """Return the default in TOML syntax; empty if there is none."""
     if field.default is dataclasses.MISSING:
         return "" if field.default_factory is not dataclasses.MISSING else NEEDED
     if field.default in ("", None, ()):

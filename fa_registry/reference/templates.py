@@ -1,4 +1,4 @@
-"""docs/reference-templates.md: every template with its variables, their records, and the filters."""
+"""Generator of docs/reference-templates.md: templates, records and filters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GENERIC = {"T": "…", "Any": "anything"}
 
 
 def templates_reference() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/reference-templates.md."""
     names = ", ".join(f"`{name}`" for name in overridable())
     parts = [
         INTRODUCTION.replace("{names}", names).replace("{seconds}", f"{SECONDS:g}"),
@@ -60,7 +60,7 @@ def _context(context: type, names: list[str]) -> str:
     hints = typing.get_type_hints(context)
     lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
     if any(name in NOT_OURS for name in names):
-        lines.append("\nWritten to the store, not to the report: it cannot be replaced.")
+        lines.append("\nThis template is written to the store and not to the report, so it cannot be replaced.")
     lines += ["\n| variable | type | description | unit |", "|---|---|---|---|"]
     lines += [
         f"| `{field.name}` | {type_text(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
@@ -70,7 +70,6 @@ def _context(context: type, names: list[str]) -> str:
 
 
 def _record(record: type) -> str:
-    """Return fields with types and descriptions, then properties; some descriptions are in the docstring."""
     hints, text = typing.get_type_hints(record), text_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
     lines += [
@@ -86,7 +85,7 @@ def _record(record: type) -> str:
 
 
 def text_below(record: type) -> dict[str, str]:
-    """Return field → the text below it in the source."""
+    """Return field name → the text below the field in the source of the data class."""
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
     return {
         field.target.id: " ".join(below.value.value.split())
@@ -96,7 +95,6 @@ def text_below(record: type) -> dict[str, str]:
 
 
 def _records(contexts_of: Mapping[type, Any]) -> set[type]:
-    """Return every dataclass that a context refers to, directly or indirectly."""
     found: set[type] = set()
     waiting = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
     while waiting:
@@ -110,7 +108,6 @@ def _records(contexts_of: Mapping[type, Any]) -> set[type]:
 
 
 def _filters() -> Iterator[str]:
-    """Yield the built-in filters with their first line, and those of Jinja2 by name."""
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))
@@ -127,7 +124,10 @@ def _filters() -> Iterator[str]:
 
 
 def type_text(hint: Any) -> str:
-    """Return a readable name of a type, with links for records: `list of SeedRow`."""
+    """Return a readable name of a type as Markdown, with links for records.
+
+    Example: `list of SeedRow`.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
@@ -154,7 +154,7 @@ def _link(record: type) -> str:
 
 
 def _own_text(record: type) -> bool:
-    """Return whether a record has a written docstring; without one, a dataclass has its signature."""
+    """Return whether a data class has a docstring other than the automatic one."""
     return bool(record.__doc__) and not record.__doc__.startswith(f"{record.__name__}(")
 
 

@@ -1,1 +1,1 @@
-"""Studies: a study.toml is expanded to run specifications, and an executor runs them."""
+"""Studies: a study.toml is expanded to specifications, which an executor trains."""

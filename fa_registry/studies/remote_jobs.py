@@ -1,8 +1,8 @@
-"""Jobs in batches, in processes that a cluster starts, up to its capacity.
+"""Execution of jobs in batches, in processes that a cluster starts.
 
-A batch is the set of jobs of one process: one job on a CPU, on a card all jobs that share it (docs/decisions/0028). As with workers
-of this machine (worker_processes.py), a lost process costs each of its jobs one attempt, and does not affect other jobs. An
-executor implements the access to processes: `RemoteProcess`.
+A batch is the set of jobs of one process. On a CPU a batch has one job; on a GPU a batch has all jobs that share the GPU
+(docs/decisions/0028). If a process is lost, each of its jobs loses one attempt, and no other job is affected. Local workers
+(worker_processes.py) follow the same rule. An executor provides the access to processes as a subclass of RemoteProcess.
 """
 
 from __future__ import annotations
@@ -35,23 +35,31 @@ PATIENCE = 60.0  # seconds between two log lines with the number of waiting batc
 
 
 class ProcessLost(Exception):
-    """The process of a batch has ended or could not start; the message contains how it ended."""
+    """Error: the process of a batch has ended or could not start."""
 
 
 class RemoteProcess(ABC):
-    """One batch in a process of another machine, or waiting for a process."""
+    """One batch in a process of another machine. The process may not have started yet."""
 
     @abstractmethod
     def reported(self) -> list[Message]:
-        """Return the process's new messages. Raises ProcessLost if it has ended and has no more messages."""
+        """Return the new messages of the process.
+
+        Raises:
+            ProcessLost: the process has ended and has no more messages.
+        """
 
     @abstractmethod
     def ask_to_stop(self) -> None:
-        """Ask the jobs to end at their next safe point."""
+        """Request the jobs to end at their next safe point."""
 
     @abstractmethod
     def leave(self, more: bool) -> None:
-        """Release the process, whose jobs have all ended. more: reuse it for a waiting batch; else end it."""
+        """Release the process after all its jobs have ended.
+
+        Args:
+            more: whether another batch is waiting, for which the process can be reused. Otherwise end the process.
+        """
 
     @abstractmethod
     def end(self) -> None:
@@ -66,16 +74,22 @@ def run_in_batches(
     report: EventSink,
     place: Callable[[bytes], RemoteProcess],
 ) -> None:
-    """Run jobs as Executor.run. place: starts a process that calls `do_batch` with the given bytes."""
+    """Run jobs in batches, as described in Executor.run.
+
+    Args:
+        place: function that starts a process, which then calls `do_batch` with the given bytes.
+    """
     _Batches(jobs, work, resources, stop, report, place).run()
 
 
 @dataclasses.dataclass
 class _Batch:
-    """One batch.
+    """Batch of jobs in one process.
 
-    open: its jobs that have not ended, by index. `heard`: time of its process's last message; None: not begun. asked: whether a
-    stop was requested.
+    Attributes:
+        open: index → data of the jobs that have not ended.
+        `heard`: time of the last message of the process; None if the process has not begun.
+        asked: whether a stop was requested.
     """
 
     placed: RemoteProcess
@@ -85,7 +99,7 @@ class _Batch:
 
 
 class _Batches:
-    """Starts batches, receives their messages, and reports exactly one end for every job."""
+    """Scheduler that starts batches and reports exactly one end for each job."""
 
     def __init__(
         self,
@@ -105,7 +119,7 @@ class _Batches:
         self._said = time.monotonic()
 
     def run(self) -> None:
-        """Run until no job waits or is at work; an exception of `report` ends all processes."""
+        """Run until all jobs have ended; end all processes if `report` raises."""
         try:
             while self._waiting or self._batches:
                 if self._stop():
@@ -134,7 +148,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch of waiting jobs, no larger than its share, so that no card is idle next to a full one."""
+        """Start a batch. Its size is limited, so waiting jobs are spread over all GPUs."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
@@ -148,7 +162,7 @@ class _Batches:
         self._batches.append(_Batch(self._place(message), jobs))
 
     def _attend(self, batch: _Batch) -> None:
-        """Forward the messages of a batch; if its process is lost or silent for too long, handle its jobs."""
+        """Process the messages of a batch, and handle the loss of its process."""
         try:
             messages = batch.placed.reported()
         except ProcessLost as lost:
@@ -188,38 +202,39 @@ class _Batches:
         self._tell(event)
 
     def _count_death(self, index: int, job: Any, how: str, begun: bool) -> None:
-        """Restart the job, or report that it failed.
+        """Restart a job whose process was lost, or report that the job failed.
 
-        begun: whether the process had begun. If not, the job may retry more often: a cluster may still choose a dead
-        machine.
+        A job whose process had not begun may retry more often, because the cluster may have chosen a dead machine.
         """
         self._unbegun[index] += not begun
         if not begun and self._unbegun[index] < MOST_TRIES:
             self._waiting.appendleft((index, job))
         elif index in self._deaths:
-            why = f"its process {self._deaths[index]}; restarted, it {how}"
+            why = f"its process {self._deaths[index]}; after the restart it {how}"
             self._tell(JobEvent(index, "failed", why, lost=True))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in another"))
+            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in another process"))
             self._waiting.appendleft((index, job))
 
     def _say_who_waits(self) -> None:
         waiting = sum(batch.heard is None for batch in self._batches)
         if waiting and time.monotonic() - self._said > PATIENCE:
             self._said = time.monotonic()
-            LOG.info(
-                "%d of %d processes wait for capacity on the cluster, which is shared", waiting, len(self._batches)
-            )
+            LOG.info("%d of %d processes wait for free capacity on the shared cluster", waiting, len(self._batches))
 
 
 # In the process.
 
 
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
-    """Run the jobs of a message of `_Batches` in turns, and send their events, each with its own index.
+    """Run the jobs of a batch in turns and send their events.
 
-    The caller has sent BEGINS.
+    The process of the batch calls this function after it has sent the message BEGINS.
+
+    Args:
+        message: pickled batch from the scheduler.
+        send: function that sends a message to the scheduler.
     """
     asked, threads, indices, given = pickle.loads(message)
     if text := unequal(asked, versions(), platform.node()):

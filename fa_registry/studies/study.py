@@ -1,7 +1,7 @@
-"""Conversion of a study.toml to run specifications.
+"""Conversion of a study.toml to specifications.
 
-A study is a grid of methods, architectures, data sets, seeds, penalties and options, with the controls that it needs. This module
-also defines the fields of the file, and the cells that remain of a grid.
+A study is a grid of methods, architectures, data sets, seeds, penalties and options, together with the necessary controls. This
+module also defines the fields of the file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ FIXED = ("method_options", "architecture_options")
 
 @dataclass(frozen=True)
 class Grid:
-    """A [[grid]]: every combination of its lists is trained. parse_spec checks the values."""
+    """Table [[grid]] of a study.toml.
+
+    Every combination of the values in its lists is trained.
+    """
 
     methods: tuple[str, ...] = ()
     """names, as `fa-registry list methods` shows them"""
@@ -68,7 +71,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class StudyTable:
-    """The contents of a study.toml."""
+    """Contents of a study.toml."""
 
     name: str
     """by which its runs are found: `fa-registry audit --study NAME`"""
@@ -93,7 +96,10 @@ class StudyTable:
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
-    """Return every unknown, missing or wrongly typed key; parse_spec checks the values."""
+    """Return a message for each wrong key of a study.toml.
+
+    A key is wrong if it is unknown, missing or of a wrong type. `parse_spec` checks the values later.
+    """
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
     problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
@@ -103,7 +109,10 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the valid [[grid]] tables, without unknown keys; `wrong_fields` names the others."""
+    """Yield the valid [[grid]] tables of a study.toml, without unknown keys.
+
+    `wrong_fields` reports invalid tables.
+    """
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
@@ -114,7 +123,10 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the known entries of the table `recipe` or `controls`; empty if it is not a table."""
+    """Return the known entries of the table `recipe` or `controls`, or an empty dict.
+
+    The result is empty if the value is missing or not a table.
+    """
     written = raw[name] if isinstance(raw.get(name), Mapping) else {}
     return {key: value for key, value in written.items() if key in TABLES[name]}
 
@@ -124,7 +136,13 @@ NO_FIELDS = ("seeds", "data", "scale")  # overrides that are not fields of a spe
 
 @dataclass(frozen=True)
 class GridCell:
-    """One run of a grid. fields: input of parse_spec. controls: its controls. name: its setting's label."""
+    """One combination of the values of a grid.
+
+    Attributes:
+        fields: fields of the specification, as input of `parse_spec`.
+        controls: names of the controls that this run needs.
+        name: label of the setting.
+    """
 
     fields: Mapping[str, Any]
     controls: tuple[str, ...]
@@ -132,7 +150,13 @@ class GridCell:
 
 
 def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
-    """Yield every cell of every valid grid; `wrong_fields` reports the problems of others."""
+    """Yield all combinations of values of all valid grids.
+
+    Args:
+        raw: contents of a study.toml. `wrong_fields` reports invalid grids.
+        overrides: values that replace those of the file.
+        variant: study variant whose data set and epochs are applied.
+    """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
         recipe["epochs"] = 0  # replaces the invalid table: no run of this file is trained
@@ -155,9 +179,9 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the cell for every combination of the lists in the grid's options and recipe, in order.
+    """Yield cell and label for every combination of values in options and recipe.
 
-    Each comes with a text that distinguishes its setting from the others, `d_hidden=16, batch_size=64`.
+    Example of a label: `d_hidden=16, batch_size=64`.
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
@@ -172,7 +196,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """Yield ((table, field), values) of every list, except those that an override replaced."""
+    """Yield ((table, field), values) for every list in options and recipe."""
     for place in grid:
         if place == "recipe":
             yield from (((place, name), cell[name]) for name in table(grid, place) if isinstance(cell[name], list))
@@ -183,7 +207,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
-    """Return whether the option itself is a list: then the list in the file is one value of it."""
+    """Return whether a single value of this option is a list."""
     owner = place.removesuffix("_options")
     if cell.get(owner) not in NAMES[owner].names():
         return False
@@ -192,7 +216,6 @@ def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
-    """Return the fields with the variant's data and epochs; parse_spec reports wrong epochs."""
     if "dataset" in fields:
         fields["dataset"] = variant.dataset(fields["dataset"])
     if type(fields.get("epochs")) is int:
@@ -201,7 +224,13 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """Yield the controls of one trained spec: of bp without penalty; the ladder of the method itself."""
+    """Yield the specifications of the controls of one trained specification.
+
+    The ladder controls train the same method. All other controls train backpropagation without a penalty.
+
+    Args:
+        controls: names of the controls: frozen, shallow, ladder.
+    """
     for control in controls:
         if control == "ladder":
             yield from _depths(spec)
@@ -211,7 +240,10 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
-    """Yield ladder_0 .. ladder_{L−1} of one trained spec. ladder_0 trains no block, so it has no penalty."""
+    """Yield the controls ladder_0 to ladder_{L−1} of a specification.
+
+    The control ladder_0 trains no block, so it has no penalty.
+    """
     if "num_blocks" not in spec.architecture_options:
         problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
         raise InvalidFields("study", [problem])
@@ -224,11 +256,14 @@ FILE = "study.toml"
 
 @dataclass(frozen=True)
 class Study:
-    """A study, expanded.
+    """A study with all its specifications.
 
-    specs: methods first, then the controls, without repetition. cost: the expected cost, as text. `twin`: how this variant differs
-    from the file. labels: identity of a setting → the file's labels, such as `main`; several if a variant's data make one setting
-    of two. keep_states: see StudyTable.
+    Attributes:
+        cost: expected cost, as text.
+        specs: specifications of the trained methods, then of the controls, without duplicates.
+        `twin`: study variant: how this study differs from the file.
+        labels: identity of a setting → its labels in the file. A setting can have several labels if the variant replaces the data.
+        keep_states: number of training states to store per run; see StudyTable.
     """
 
     name: str
@@ -242,7 +277,7 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
-        """Identity of a setting → its specs, including controls, in the study's order."""
+        """Identity of a setting → its specifications, including those of controls."""
         specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)
@@ -255,7 +290,14 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Path:
-    """Return the study.toml of a built-in study by name, or of a user's by path of file or folder."""
+    """Return the path of a study.toml.
+
+    Args:
+        name: name of a built-in study, or path of a study.toml or of its folder.
+
+    Raises:
+        UnknownName: no such study exists.
+    """
     for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
         if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
             return path
@@ -264,33 +306,43 @@ def find(name: str) -> Path:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """The contents of a study.toml, from which the study and its variants can be expanded."""
+    """Path and contents of a study.toml."""
 
     path: Path
     raw: Mapping[str, Any]
 
 
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
-    """Read a study and expand it: see `expanded`. Also raises UnknownName."""
+    """Read a study.toml and expand it to specifications; see `expanded`.
+
+    Raises:
+        UnknownName: no such study exists.
+        InvalidFields: the file is invalid.
+    """
     return expanded(read_study(name), overrides or {})
 
 
 def read_study(name: str) -> StudyFile:
-    """Read the file of a study; raise UnknownName if it is missing, InvalidFields if it is not TOML."""
+    """Read the study.toml of a study without expanding it.
+
+    Raises:
+        UnknownName: no such study exists.
+        InvalidFields: the file is not valid TOML.
+    """
     path = find(name)
     return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
 
 
 def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
-    """Return the expanded study.
+    """Expand the contents of a study.toml to specifications.
 
     Args:
-        file: the study's file.
-        overrides: `epochs`, `seeds` and `device` replace the file's; `data` and `scale` make a variant of the study
-            (study_variants.RULE, SCALING).
+        file: path and contents of the study.toml.
+        overrides: `epochs`, `seeds` and `device` replace values of the file. `data` and `scale` create a study variant, see
+            study_variants.RULE and study_variants.SCALING.
 
     Raises:
-        InvalidFields: names all problems.
+        InvalidFields: the file or the overrides are invalid. The message lists all problems.
     """
     raw, problems = file.raw, wrong_fields(file.raw)
     given = {key: value for key, value in overrides.items() if value}
@@ -300,10 +352,10 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     for number, of_grid in _by_grid(raw, given, variant):
         of_grid = list(islice(of_grid, left + 1))
         if not of_grid:
-            problems.append(f"grid[{number}]: expands to no run; every list needs at least one entry")
+            problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
         left -= len(of_grid)
         if left < 0:
-            problems.append(f"grid[{number}]: expands to more runs than a study may have, {MOST_RUNS:,}")
+            problems.append(f"grid[{number}]: expands to too many runs; the maximum per study is {MOST_RUNS:,}")
             break
         for cell in of_grid:
             try:
@@ -327,18 +379,16 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 def _by_grid(
     raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
 ) -> Iterator[tuple[int, Iterator[GridCell]]]:
-    """Yield the number (from 0) and the cells of each valid [[grid]] of the file."""
     for number, grid in enumerate(grids(raw)):
         yield number, cells({**raw, "grid": [grid]}, overrides, variant)
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
-    """Return every trained spec, then their controls, without repetition."""
     controls = list(
         islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
     )
     if len(controls) > MOST_RUNS:
-        raise InvalidFields("study", [f"controls: expand to more runs than a study may have, {MOST_RUNS:,}"])
+        raise InvalidFields("study", [f"controls: expand to too many runs; the maximum per study is {MOST_RUNS:,}"])
     by_identity = {spec.identity: spec for spec in [*(spec for spec, _ in trained), *controls]}
     return tuple(by_identity.values())
 

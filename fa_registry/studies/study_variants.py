@@ -1,4 +1,7 @@
-"""Study variants, on another image set or with scaled epochs; their runs are not the study's."""
+"""Study variants: a study with another image set or a scaled number of epochs.
+
+The runs of a variant do not belong to the study itself.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 from fa_registry.jsonio import describe_value
 
 RULE = (
-    "every image set becomes NAME, random_targets:… becomes random_targets:NAME; lq and teacher_student are separate tasks and do "
-    "not change; settings that become equal are one setting"
+    "NAME replaces every image set, and random_targets:NAME replaces random_targets:…; the separate tasks lq and teacher_student "
+    "do not change; settings that become equal are merged"
 )
 SCALING = "epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
@@ -22,39 +25,56 @@ OPTIONS = {"data": "replace-dataset", "scale": "scale"}  # override → option o
 
 @dataclass(frozen=True)
 class StudyVariant:
-    """A variant. data: image set that replaces the study's; empty: no change. scale: factor of the epochs."""
+    """Differences of a study variant from the study.
+
+    Attributes:
+        data: image set that replaces the image sets of the study; empty means no replacement.
+        scale: factor of the number of epochs.
+    """
 
     data: str = ""
     scale: float = 1.0
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The overrides of the variant, as input of load_study; empty for the study itself."""
+        """Overrides that create this variant, as input of `load_study`.
+
+        The dict is empty if the variant has no differences from the study.
+        """
         given = {"data": self.data} if self.data else {}
         return given | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
-        """The variant as options, `--replace-dataset digits --scale 0.02`; empty for the study itself."""
+        """Command-line options for this variant, or an empty string without differences.
+
+        Example: `--replace-dataset digits --scale 0.02`.
+        """
         return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:
-        """Return the data set that replaces `name`."""
+        """Return the name of the data set that the variant uses instead of `name`."""
         family = name.partition(":")[0]
         if not self.data or family in OWN_TASK:
             return name
         return f"{OF_A_SET}:{self.data}" if family == OF_A_SET else self.data
 
     def epochs(self, count: int) -> int:
-        """Return the scaled epochs, rounded half up (round() would turn 2.5 into 2), 1 or more if any."""
+        """Return the scaled number of epochs.
+
+        The result is rounded (half up) and is at least 1 if `count` is positive.
+        """
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
 def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
-    """Return the variant of the overrides `data` and `scale`; append their errors to `problems`."""
+    """Return the study variant that the overrides `data` and `scale` describe.
+
+    Messages about invalid values are appended to `problems`.
+    """
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
-        problems.append(f"data: expected the name of an image set, found {data!r}, a separate task")
+        problems.append(f"data: expected the name of an image set, found {data!r}, which is a separate task")
     scale = overrides.get("scale")
     if scale in (None, ""):
         return StudyVariant(data)

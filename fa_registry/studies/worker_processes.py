@@ -1,11 +1,12 @@
-"""Worker processes that run jobs, and their supervisor.
+"""Worker processes that run jobs, and the supervisor of the workers.
 
-An event that ends a worker (a method that calls `os._exit`, a segmentation fault, the kernel when memory runs out) costs its job
-one attempt, and does not affect other jobs. Workers end with their parent process, regardless of how that ends.
+A worker may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, or the kernel kills it because memory runs
+out. The current job of the worker then loses one attempt, and no other job is affected. Workers always end together with their
+parent process.
 
-On Linux, workers are forked from a server that has imported this process's fa_registry modules (a `multiprocessing` forkserver):
-the first worker takes as long as those imports, the next 0.1 s instead of 5. On other systems each worker imports them. The server
-computes nothing, so that no thread pool and no card is in use when it forks.
+On Linux, workers are forked from a server process that has imported the fa_registry modules of this process (a `multiprocessing`
+forkserver). The first worker waits for these imports, and each further worker starts in 0.1 s instead of 5 s. On other systems each
+worker imports the modules. The server computes nothing, because no thread pool and no GPU may be in use during a fork.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck, ended
 
 LOG = logging.getLogger(__name__)
-NO_ROOM = "no further process can be started (%s): jobs continue, %d at a time"
+NO_ROOM = "cannot start another process (%s); the jobs continue, %d at a time"
 
 Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event
@@ -58,15 +59,16 @@ LONGEST_FOLDER = 70  # bytes; the server's socket is in the temporary folder, an
 def supervise(
     jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, report: EventSink, silence: float = 0.0
 ) -> None:
-    """Call task(job, stop, report) for every job, each in one of so many processes.
+    """Call `task(job, stop, report)` for every job in worker processes.
 
     Args:
-        jobs: picklable.
-        task: picklable.
-        processes: maximum number.
-        stop: when it returns true, running jobs end at their next safe point.
-        report: receives every event, in this process; its exception is raised when no worker is left.
-        silence: seconds without a report after which a job's process is ended; 0: never.
+        jobs: data of each job, picklable.
+        task: function that runs one job, picklable.
+        processes: maximum number of simultaneous worker processes.
+        stop: function that returns whether a stop was requested. If it returns True, jobs end at their next safe point.
+        report: function that receives every event in this process. If it raises an exception, all workers are ended, and the
+            exception is raised.
+        silence: seconds without a message after which the process of a job is ended; 0 means never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)
     for index, job in enumerate(jobs):
@@ -78,9 +80,16 @@ def supervise(
 
 
 def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
-    """Return how `call()` ended in a separate process, done or failed: for code that may end its process.
+    """Call a function in a separate process and return the event that ended it.
 
-    seconds: time limit; 0: none.
+    Use this for code that may end its process.
+
+    Args:
+        call: picklable function without arguments.
+        seconds: time limit; 0 means no limit.
+
+    Returns:
+        An event of the kind done or failed.
     """
     events: list[JobEvent] = []
     supervise([call], _called, 1, lambda: False, events.append, seconds)
@@ -92,7 +101,7 @@ def _called(call: Callable[[], Any], stop: StopCheck, report: Callable[[Any], No
 
 
 class _Supervisor:
-    """Gives waiting jobs to workers, receives their events, and reports exactly one end for every job."""
+    """Scheduler that distributes jobs to workers and reports one end for each job."""
 
     def __init__(self, processes: int, stop: StopCheck, report: EventSink, silence: float):
         self.waiting: deque[tuple[int, bytes]] = deque()
@@ -101,7 +110,7 @@ class _Supervisor:
         self._workers: list[Worker] = []
 
     def run(self) -> None:
-        """Run until no job waits and no worker is left; an exception of `report` ends all workers."""
+        """Run until all jobs have ended; end all workers if `report` raises."""
         try:
             while self.waiting or self._workers:
                 if self._stop():
@@ -120,7 +129,7 @@ class _Supervisor:
             worker.ask_to_stop()
 
     def _employ(self) -> None:
-        """Give waiting jobs to free workers and new ones; ask idle workers to exit."""
+        """Assign waiting jobs to workers; request workers without a job to exit."""
         for worker in self._workers:
             if self.waiting and worker.is_free:
                 worker.give(self.waiting.popleft())
@@ -130,9 +139,9 @@ class _Supervisor:
             pass
 
     def _begin(self, job: tuple[int, bytes]) -> bool:
-        """Give the job to a new worker; return false if none can be started (server killed, or no resources).
+        """Start a worker for the job. Return False if no process can be started.
 
-        While other workers exist, this does not count as a death of the job: it waits for one of them.
+        If other workers exist, the job waits for one of them and loses no attempt.
         """
         try:
             worker = Worker(job[1])
@@ -150,7 +159,7 @@ class _Supervisor:
         return True
 
     def _attend(self, worker: Worker) -> None:
-        """Forward a worker's events; if it is gone or silent for too long, handle its job, or end it."""
+        """Report the events of a worker. If the worker has ended or hangs, handle its job."""
         gone = worker.is_gone  # checked first: a worker that ends in between may have sent its last event
         for event in worker.reported():
             self._tell(event)
@@ -172,14 +181,13 @@ class _Supervisor:
             worker.end(0.0)
 
     def _count_death(self, job: tuple[int, bytes], how: str, lost: bool) -> None:
-        """Restart the job, or report that it failed."""
         index = job[0]
         if index in self._deaths:
-            why = f"its process {self._deaths[index]}; restarted, it {how}"
+            why = f"its process {self._deaths[index]}; after the restart it {how}"
             self._tell(JobEvent(index, "failed", why, lost))
         else:
             self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; it restarts in a new one"))
+            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in a new process"))
             self.waiting.appendleft(job)
 
 
@@ -190,9 +198,13 @@ def _text(code: int | None) -> str:
 
 
 class Worker:
-    """A process that runs one job after another. job: index and message of the current one.
+    """Process that runs one job after another.
 
-    While it runs a job, it is sent only the request to stop. No lock is shared, since a killed process would never release it.
+    While the worker runs a job, it receives only stop requests. The worker shares no lock with other processes, because a killed
+    process never releases its lock.
+
+    Args:
+        message: the first job, pickled.
     """
 
     def __init__(self, message: bytes):
@@ -220,17 +232,17 @@ class Worker:
 
     @property
     def exceeds_timeout(self) -> bool:
-        """Whether the worker has no job, was asked to exit and still runs."""
+        """Whether the worker has no job, was requested to exit and is still running."""
         return self._asked and not self.job
 
     @property
     def is_gone(self) -> bool:
-        """Whether the worker ended or closed its connection, which its child process may keep open."""
+        """Whether the process has ended or its connection is closed."""
         return self._hung_up or not self._lives
 
     @property
     def _lives(self) -> bool:
-        """Whether the process runs; after the server's death the exit code is always 255."""
+        """Whether the process is running, also if the fork server has died."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:
@@ -241,7 +253,7 @@ class Worker:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the worker's last message, or the last message to it."""
+        """Seconds since the last message from or to the worker."""
         return time.monotonic() - self._last
 
     def give(self, job: tuple[int, bytes]) -> None:
@@ -249,7 +261,7 @@ class Worker:
         self._send(job)
 
     def ask_to_stop(self) -> None:
-        """Ask to end the job at its next safe point, and then to exit; an idle worker exits at once."""
+        """Request the worker to end its job at the next safe point, and then to exit."""
         if not self._asked:
             self._asked = True
             self._send(None)
@@ -278,12 +290,21 @@ class Worker:
             self._hung_up = True
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in its job; a job deep in third-party native code does not receive it."""
+        """Raise KeyboardInterrupt in the worker's job.
+
+        The exception has no effect while the job runs third-party native code.
+        """
         if hasattr(signal, "SIGUSR1"):
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until it exits, kill it after so many seconds (GRACE_SECONDS), and remove its stale files."""
+        """Wait until the process exits; kill it after a time limit.
+
+        Then remove its temporary files.
+
+        Args:
+            seconds: time limit; None means 10 seconds.
+        """
         seconds = GRACE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         try:
@@ -306,12 +327,12 @@ class Worker:
 
 
 def packed(event: JobEvent) -> Message:
-    """Return the event as a message; the value is pickled separately, since its unpickling may fail."""
+    """Return an event as a message, with a separately pickled value."""
     return event.index, event.kind, pickle.dumps(event.value), event.refused
 
 
 def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
-    """Send how a job ended; as failed if its result cannot be pickled."""
+    """Send the end event of a job; if its result cannot be pickled, send a failure."""
     try:
         message = packed(end)
     except Exception:
@@ -320,9 +341,9 @@ def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
 
 
 def unpacked(message: Message) -> JobEvent | None:
-    """Return the event; None for a message of the process's log, which is logged here.
+    """Return the event that a message contains.
 
-    A value that only the sending process can unpickle makes its job fail, and does not affect other jobs.
+    If the value cannot be unpickled here, return a failure of its job. If the message is a log line, log it and return None.
     """
     index, kind, value, refused = message
     try:
@@ -337,8 +358,6 @@ def unpacked(message: Message) -> JobEvent | None:
 
 
 class _Relay(logging.Handler):
-    """Sends log records to the supervisor's process, which escapes untrusted text for a terminal."""
-
     def __init__(self, send: Callable[[Message], None]):
         super().__init__()
         self._send = send
@@ -349,7 +368,7 @@ class _Relay(logging.Handler):
 
 
 def log_to(send: Callable[[Message], None]) -> None:
-    """Send this process's log messages of fa_registry from now on, instead of printing them."""
+    """Send log messages of fa_registry to another process instead of printing them."""
     log = logging.getLogger("fa_registry")
     log.addHandler(_Relay(send))
     log.setLevel(logging.INFO)
@@ -357,7 +376,7 @@ def log_to(send: Callable[[Message], None]) -> None:
 
 
 def _end_all(workers: Sequence[Worker]) -> None:
-    """End all workers, also after a second Ctrl-C."""
+    """End all workers, even if the user presses Ctrl-C again."""
     for worker in workers:
         worker.interrupt()
     deadline = time.monotonic() + GRACE_SECONDS
@@ -375,7 +394,7 @@ def _context() -> BaseContext:
 
 
 def _ensure_forkserver(context: BaseContext) -> None:
-    """Start the server if needed; it imports only from this process's sys.path."""
+    """Start the fork server if it is not running."""
     if context.get_start_method() != "forkserver":
         return
     imported = [name for name in sys.modules if _is_preloaded(name)]
@@ -401,7 +420,6 @@ def _is_preloaded(module: str) -> bool:
 
 @contextmanager
 def _variables(**changed: str) -> Iterator[None]:
-    """Set these environment variables within the context, and no others: threads may use those."""
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -416,7 +434,7 @@ def _variables(**changed: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Hide the main script from a new process, which would import it and run it again if it lacks a guard."""
+    """Prevent a new process from importing the main script, which may lack a guard."""
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")
@@ -430,7 +448,7 @@ def _main_hidden(unless: bool) -> Iterator[None]:
 
 
 def _work(connection: Connection, environment: Mapping[str, str], folder: str) -> None:
-    """Run jobs until None is received. folder: for temporary files."""
+    """Run jobs until None is received, with temporary files in `folder`."""
     _end_with_parent()
     outlive_readers()  # a method may print
     if sys.stderr:
@@ -463,9 +481,9 @@ def _do(stop: StopCheck, send: Callable[[Message], None], index: int, message: b
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end this process (SIGIO) when the pipe to its parent breaks.
+    """Make the kernel end this process with SIGIO when its parent has ended.
 
-    A waiting thread would not run while third-party native code holds the interpreter lock.
+    A Python thread cannot do this while third-party native code holds the interpreter lock.
     """
     if not hasattr(os, "O_ASYNC"):
         return

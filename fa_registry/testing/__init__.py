@@ -1,14 +1,14 @@
-"""Conformance: measures every property that the credit contract requires, for any Method object.
+"""Conformance suite: tests that check the credit contract for any Method object.
 
     from fa_registry.testing import assert_method
-    assert_method(MyMethod())          # in your test suite
-    python -m fa_registry.testing dfa  # the same as a table
+    assert_method(MyMethod())          # in your tests
+    python -m fa_registry.testing dfa  # prints a table
 
-A wrong sign needs a separate property. A random feedback matrix B and its negative −B have the same distribution, so a method
-that flips the sign of its credit trains equally well and its runs look normal; but it no longer satisfies its equation. Two
-properties detect this. `exact_sites_are_exact` covers sites that the card calls exact. For the sites below,
-`block_jacobian_gives_bp` / `output_jacobian_gives_bp` use a linear network, for which the theory gives the one feedback state
-that makes the rule equal to backpropagation, including sign, order and transposition.
+Some properties detect a wrong sign. Training cannot detect a wrong sign, because a random feedback matrix B and −B have the same
+distribution. A method with the wrong sign therefore trains equally well, but violates its equation. The property
+`exact_sites_are_exact` tests the sites that the card declares exact. For the sites below, `block_jacobian_gives_bp` and
+`output_jacobian_gives_bp` use a linear network. For this network, theory gives the feedback state with which the rule equals
+backpropagation, so sign, order and transposition are tested.
 """
 
 from fa_registry.deprecated_names import aliases

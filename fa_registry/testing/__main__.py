@@ -1,4 +1,7 @@
-"""`python -m fa_registry.testing METHOD`: conformance table of a method; exit 1 if a property fails."""
+"""Command `python -m fa_registry.testing METHOD`, which prints the conformance table of a method.
+
+The exit code is 1 if a property fails.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,16 @@ from fa_registry.testing.suite import check_method
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print one line per property and return the exit code."""
+    """Print one line per property, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fa_registry.testing", description="Check a method's credit.")
-    parser.add_argument("method", help="a catalog name; includes your method once its entry point is installed")
-    parser.add_argument("--architecture", action="append", help="repeatable; default: all that its card supports")
+    parser.add_argument(
+        "method", help="name of a method in the catalog; your method is in the catalog if its entry point is installed"
+    )
+    parser.add_argument(
+        "--architecture",
+        action="append",
+        help="name of an architecture, may be repeated; default: all architectures that the card supports",
+    )
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args(arguments)
     try:

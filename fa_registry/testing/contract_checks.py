@@ -1,4 +1,4 @@
-"""Properties that every method must have. Each function takes a Setting and returns a CheckOutcome."""
+"""Properties that every method must have, each as a function from a Setting to a CheckOutcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIECES = (1, 5, SAMPLES - 6)
 
 
 class Oracle(Method):
-    """A method whose credits are the true gradients; with it the engine must compute backpropagation."""
+    """Method whose credits are the true gradients, so a training step must equal backpropagation."""
 
     def __init__(self, card: MethodCard, gradients: Sequence[Tensor]):
         self.card = card
@@ -43,23 +43,28 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """Check that there is one credit per site, with its state's shape and dtype, finite, not on the graph."""
+    """Check that each site has one credit with the shape and dtype of its state.
+
+    The values of the credits must be finite, and the credits must not be part of an autograd graph.
+    """
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
     check_credits(setting.method.card.name, credits, inputs.hidden)
     for site, (credit, state) in enumerate(zip(credits, inputs.hidden, strict=True)):
         if credit.dtype != state.dtype:
-            return failed(f"site {site}: credit of {credit.dtype}, expected the state's {state.dtype}")
+            return failed(
+                f"site {site}: found a credit of {credit.dtype}, expected the dtype of the state, {state.dtype}"
+            )
         if not credit.isfinite().all():
             return failed(f"site {site}: {int((~credit.isfinite()).sum())} of {credit.numel()} entries are not finite")
     return passed(f"{len(credits)} sites")
 
 
 def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
-    """Check that a credit of one row per sample, spread over a state's positions, sums to that row.
+    """Check that distributing a credit over the positions of a state does not change its sum.
 
-    The spread is c/P at every position, or c at one position.
+    A credit with one row per sample is distributed as c/P at every position, or as c at one position.
     """
     case = setting.case()
     draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
@@ -69,9 +74,9 @@ def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_pure(setting: Setting) -> CheckOutcome:
-    """Check that the same inputs give bit-equal credits.
+    """Check that two calls with the same inputs return bitwise equal credits.
 
-    Computing credits must change neither the inputs nor the network nor the feedback state.
+    The calls must not change the inputs, the network or the feedback state.
     """
     case = setting.case()
     inputs = case.inputs()
@@ -81,7 +86,7 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
-            return failed(f"site {site}: a second call differs by {relative_error(*pair):.1e}")
+            return failed(f"site {site}: the credits of two calls differ by {relative_error(*pair):.1e}")
     if not all(map(torch.equal, kept, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
     if complaint := changed_weights(network, case.network):
@@ -90,24 +95,25 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     return (
         failed(f"credits() changed the feedback state: {', '.join(changed)}")
         if changed
-        else passed("two calls, bit-equal")
+        else passed("two calls returned bitwise equal credits")
     )
 
 
 def credit_ignores_reference(setting: Setting) -> CheckOutcome:
-    """Check that the credit is the same with and without the exact gradients in its inputs.
+    """Check that the credits do not depend on the exact gradients in the inputs.
 
-    A measurement passes g_0..g_L and training does not. A credit that uses them would make Γ compare BP with itself.
+    The inputs contain g_0..g_L in measurements, but not in training. If a credit used the gradients, Γ would compare
+    backpropagation with itself.
     """
     if setting.method.card.exact_sites == "all":
-        return inapplicable("its credit is the reference, by its card")
+        return inapplicable("the card declares the credit exact at every site")
     case = setting.case()
     measured, expected = case.credits(case.inputs(measuring=True)), case.credits(case.inputs(measuring=False))
     return within(_sites(measured), measured, expected, 0.0)
 
 
 def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
-    """Check that the seed determines the feedback state, and that the global generator is not used."""
+    """Check that the feedback state depends only on the seed, and not on the global generator."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     before = torch.get_rng_state()
@@ -116,19 +122,19 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
         for more in (0, 0, 1)
     )
     if not torch.equal(before, torch.get_rng_state()):
-        return failed("drawing the feedback state consumed the global generator")
+        return failed("creating the feedback state used the global generator")
     for name, value in first.items():
         if not torch.equal(value, again[name]):
-            return failed(f"{name} differs between two draws from one seed")
+            return failed(f"{name} differs between two feedback states from one seed")
     if first and all(torch.equal(value, other[name]) for name, value in first.items()):
         return failed("two seeds give the same feedback state")
     return passed(f"{len(first)} tensors")
 
 
 def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
-    """Check that with c_l := g_l the local rule gives autograd's parameter gradients.
+    """Check that credits c_l = g_l give the parameter gradients of autograd.
 
-    This tests the engine's sign, index and scale.
+    The check tests sign, index and scale in the training step of this package.
     """
     case = setting.case()
     logits, hidden = case.forward(case.images)
@@ -137,22 +143,26 @@ def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
 
 
 def not_secretly_bp(setting: Setting) -> CheckOutcome:
-    """Check that neither credit nor update is backpropagation's (cosine < 0.9), except at exact sites.
+    """Check that credits and updates differ from backpropagation at sites that are not exact.
 
-    A card that declares approaches_bp admits that its credit is near the gradient: then it must only not *be* BP (1 − 1e-6), and
-    identities of the theory test the rest.
+    Each cosine with backpropagation must be below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because the
+    credit is close to the gradient. Other properties test such methods.
     """
     if setting.method.card.exact_sites == "all":
-        return inapplicable("its credit is exact at every site, by its card")
+        return inapplicable("the card declares the credit exact at every site")
     limit = NEARLY_BP if "approaches_bp" in setting.method.card.properties else NOT_BP
     cosines = cosines_with_bp(setting.case())
     worst = max(cosines, key=lambda name: cosines[name])
-    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation's, allowed below {limit:.6g}"
+    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation, expected below {limit:.6g}"
     return failed(figure) if cosines[worst] >= limit else passed(figure)
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Return name → cosine of credit and update with backpropagation's, at sites that are not exact."""
+    """Return the cosines of credits and updates with backpropagation, at sites that are not exact.
+
+    Returns:
+        Mapping from a description, such as "the credit at site 2", to the cosine.
+    """
     inputs = case.inputs()
     own, true, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
@@ -166,7 +176,7 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
 
 
 def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
-    """Check that out_ln and head receive the exact gradient of the mean cross entropy, for any credits."""
+    """Check that out_ln and out_head receive the exact gradient of the mean cross entropy."""
     case = setting.case()
     own, true = (
         {name: value for name, value in gradients.items() if name.startswith("out_")}
@@ -176,14 +186,14 @@ def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
 
 
 def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
-    """Check that c_l = g_l at every site that the card calls exact by construction.
+    """Check that c_l = g_l at every site that the card declares exact by construction.
 
-    It detects a wrong sign, scale or site there.
+    The check detects a wrong sign, a wrong scale and a wrong site.
     """
     case = setting.case()
     sites = [site for site, exact in enumerate(case.exact) if exact]
     if not sites:
-        return inapplicable("its card calls no site exact")
+        return inapplicable("the card declares no site exact")
     inputs = case.inputs()
     credits = case.credits(inputs)
     credited, expected = [credits[site] for site in sites], [inputs.gradients[site] for site in sites]
@@ -191,9 +201,10 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
 
 
 def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
-    """Train, save network and feedback, load both into another case, and check for bit-equal credits.
+    """Check that a network and feedback loaded from files give bitwise equal credits.
 
-    The other case has feedback from another seed, so a matrix that is stored outside the feedback state is detected.
+    Network and feedback are trained, saved, and loaded into a case with feedback from another seed. The check therefore detects a
+    matrix that is stored outside the feedback state.
     """
     case, third_party = setting.case(), setting.third_party()
     case.train(TRAINED_STEPS)
@@ -206,7 +217,7 @@ def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
 
 
 def batch_size_invariance(setting: Setting) -> CheckOutcome:
-    """Check that c_l and g_l of a sample do not depend on the other samples of the batch."""
+    """Check that c_l and g_l of a sample do not depend on the other samples in the batch."""
     case = setting.case()
     whole = case.inputs()
     starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
@@ -218,7 +229,7 @@ def batch_size_invariance(setting: Setting) -> CheckOutcome:
 
 
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
-    """Compare two sets of parameter gradients by name."""
+    """Compare the parameter gradients with the same names."""
     return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
 
 

@@ -1,6 +1,6 @@
-"""Properties that a card may declare by name.
+"""Properties that the card of a method may declare by name.
 
-A declared name that is not in DECLARED fails, because no check exists for it.
+If a card declares a name that is not in DECLARED, the property fails.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by abou
 
 
 def feedback_follows_sign(setting: Setting) -> CheckOutcome:
-    """Check that sign(B) = sign(W) in every layer, at init and after training has changed some signs.
+    """Check that sign(B) = sign(W) in every layer, before and after training.
 
-    If the feedback state has no tensors for magnitudes, |B| must be one number per layer.
+    Training must change the sign of at least one weight. If the feedback state contains no tensors, all |B| of a layer must be
+    equal.
     """
     case = setting.case()
     start = {name: weight.sign() for name, weight in _weights(case).items()}
@@ -47,12 +48,15 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
         return failed(f"after {SIGN_STEPS} steps: {wrong}")
     turned = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
     if not turned:
-        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so nothing could be tested")
-    return passed(f"{turned} signs changed within {SIGN_STEPS} steps and B followed")
+        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test B")
+    return passed(f"{turned} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that credits and gradients of one step are backpropagation's if W is out^(-1/2) sign(W)."""
+    """Check that one step equals backpropagation if W = out^(-1/2) sign(W).
+
+    Credits and parameter gradients are compared.
+    """
     case = setting.case()
     for weight in _weights(case).values():
         weight.copy_(weight.sign() * backward_std(weight.shape))
@@ -60,9 +64,9 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Check that W − B = (1 − ηλ)^t (W − B at the start) under SGD.
+    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0).
 
-    Weights and feedback have the same rate η and weight decay λ.
+    Weights and feedback are trained with the same learning rate η and weight decay λ.
     """
     case = setting.case()
     start = _gaps(case)
@@ -76,9 +80,10 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 
 
 def mirror_converges(setting: Setting) -> CheckOutcome:
-    """Check that with fixed W, mirroring moves B to W within the noise of its average.
+    """Check that weight mirroring with a constant W moves B to W, except for noise.
 
-    The estimate W ξᵀξ/n has E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, and an average with rate d keeps d²Σ_k (1−d)^{2k} of it.
+    The noise of the estimate is E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n. In an average with rate d, the factor d²Σ_k (1−d)^{2k} of this
+    noise remains.
     """
     case = _mirroring(setting)
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
@@ -94,12 +99,12 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
         for _ in range(MIRROR_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
     ratio = sum(_squares(_gaps(case)).values()) / expected
-    figure = f"‖B − W‖² is {ratio:.2f} of its expectation, allowed 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
+    figure = f"‖B − W‖² is {ratio:.2f} of its expected value, allowed are 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
     return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
 
 
 def _mirroring(setting: Setting) -> NetworkCase:
-    """Return the setting's case with feedback drawn with the options of MIRROR."""
+    """Return the case of a setting, with feedback for the options MIRROR."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], CLASSES)
     feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
@@ -107,7 +112,7 @@ def _mirroring(setting: Setting) -> NetworkCase:
 
 
 def gives_bp(case: NetworkCase) -> CheckOutcome:
-    """Return whether the case's credits and the gradients of one step are backpropagation's."""
+    """Compare the credits and the gradients of one step with backpropagation."""
     inputs = case.inputs()
     names = [f"site {site}" for site in range(len(inputs.hidden))]
     credits = within(names, case.credits(inputs), inputs.gradients, AUTOGRAD_TOLERANCE)
@@ -115,9 +120,9 @@ def gives_bp(case: NetworkCase) -> CheckOutcome:
 
 
 def _off_sign(case: NetworkCase) -> str:
-    """Return a description of the first layer whose B violates the rule, or "".
+    """Describe the first layer in which B violates the rule, or return an empty string.
 
-    B violates the rule if a sign differs from that of W, or if |B| varies although the feedback state has no tensors.
+    B violates the rule if its signs differ from W, or if |B| is not constant although the feedback state has no tensors.
     """
     matrices = case.method.backward_weights(case.feedback, case.network)
     for name, weight in _weights(case).items():
@@ -125,17 +130,16 @@ def _off_sign(case: NetworkCase) -> str:
         if other := int((matrix.sign() != weight.sign()).sum()):
             return f"{other} of {weight.numel()} entries of {name} do not have the sign of the weight"
         if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
-            return f"|B| of {name} is not one number"
+            return f"the entries of |B| of {name} are not equal"
     return ""
 
 
 def _weights(case: NetworkCase) -> dict[str, Tensor]:
-    """Return W of every layer that B replaces: the network's tensors, detached."""
+    """Return the detached weight W of every layer in which B replaces W."""
     return layer_weights(case.network, case.feedback.layers)
 
 
 def _gaps(case: NetworkCase) -> dict[str, Tensor]:
-    """Return W − B of every layer."""
     matrices = case.method.backward_weights(case.feedback, case.network)
     return {name: weight - matrices[name] for name, weight in _weights(case).items()}
 
@@ -162,11 +166,11 @@ def exact(setting: Setting) -> CheckOutcome:
 
 
 def feedback_fixed(setting: Setting) -> CheckOutcome:
-    """Check that a few training steps do not change the digest of the feedback state."""
+    """Check that training does not change the feedback state."""
     case = setting.case()
     state = case.feedback.state_dict()
     if not state:
-        return failed("declared, but the feedback state has no tensor")
+        return failed("the card declares this property, but the feedback state has no tensor")
     before = {name: tensors_digest(value) for name, value in state.items()}
     case.train(TRAINED_STEPS)
     changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != before[name]]
@@ -178,26 +182,32 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
 
 
 def approaches_bp(setting: Setting) -> CheckOutcome:
-    """Check that at init the highest non-exact credit has a cosine above 0.5 with the gradient.
+    """Check that the credits of an untrained network are close to the gradients.
 
-    All other cosines must be positive. Below the highest site the deviations of the rule multiply, so no common limit is possible.
+    At the highest site that is not exact, the cosine must be above 0.5. All other cosines must be positive. A common limit is not
+    possible, because the errors of the rule multiply from site to site.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
-    figure = f"cosines with the gradient from site 0 up: {', '.join(f'{value:.2f}' for value in cosines)}"
+    figure = (
+        f"cosines with the gradient, in the order of sites from 0: {', '.join(f'{value:.2f}' for value in cosines)}"
+    )
     return passed(figure) if cosines[-1] > NEAR and min(cosines) > 0 else failed(figure)
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that with B_l := ∂h_l/∂h_{l-1} (D_l, D_{l-1}) the credit of a linear network is exact."""
+    """Check that the credits of a linear network are exact if B_l is the Jacobian of block l.
+
+    B_l = ∂h_l/∂h_{l-1} has the shape (D_l, D_{l-1}).
+    """
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 
 
 def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that on a linear network with B_l := (∂z/∂h_l)ᵀ (D_l, C) the credit is exact.
+    """Check that the credits of a linear network are exact if B_l is the Jacobian of the logits.
 
-    This applies to every site with a matrix. Such a method has B_01, B_02, …, either one per site 0..L or one per block. With one
-    per block, the embedding shares that of block 1 and site 0 is not checked.
+    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains B_01, B_02, …, with one matrix per site 0..L or one matrix
+    per block. With one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
     """
     case, jacobians, outputs = linear_case(setting)
     matrices = [output.T for output in outputs]
@@ -207,7 +217,10 @@ def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that with B := W (dx = dy W) credits and gradients of one step are backpropagation's."""
+    """Check that one step equals backpropagation if B = W, so dx = dy W.
+
+    Credits and parameter gradients are compared.
+    """
     case = setting.case()
     weights = layer_weights(case.network, case.feedback.layers)
     case.feedback.load_state_dict({key(name): weight for name, weight in weights.items()}, strict=False)
@@ -215,11 +228,11 @@ def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
-    """Compare the case's credits with B_01, B_02, … = matrices with the exact gradients."""
+    """Compare the exact gradients with the credits for given matrices B_01, B_02, …."""
     given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
     if (drawn := _drawn_matrices(case)) != sorted(given):
         return failed(
-            f"expected matrices named {', '.join(given)} in the feedback state, as FixedMatrices names them, found "
+            f"expected matrices named {', '.join(given)} in the feedback state, as in FixedMatrices, found "
             f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
         )
     case.feedback.load_state_dict(given, strict=False)  # the state may also contain options
@@ -238,7 +251,7 @@ def _drawn_matrices(case: NetworkCase) -> list[str]:
 
 # Descent on the energy contracts by 1 − η λ_min per step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 remains.
 GENTLE = {"w2_std": 0.05, "num_blocks": 2}
-NOT_GENTLE = "without skips, LayerNorm divides by the spread of a small branch: no weights make these blocks gentle"
+NOT_GENTLE = "the check needs blocks with small branches; without skips, LayerNorm rescales a small branch"
 RELAXED: dict[str, Scalar] = {"steps": 500, "step_size": 0.2}
 NUDGES = (1e-3, 1e-5)
 NUDGE_TOLERANCE = 1e-4  # the error is β times a curvature, which is below 10 here
@@ -246,11 +259,11 @@ NUDGED_SAMPLES = 8
 
 
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that −ε_l/β → g_l at every site as β → 0, with relaxed states.
+    """Check that −ε_l/β converges to g_l at every site for β → 0, with relaxed states.
 
-    ε_l are the errors of the nudged states: the s_l of the method, or h_l − β c_l if the method returns no states. If it returns
-    states, c_l → g_l must also hold. The check detects a wrong sign, factor or site of a credit that is a displacement, although
-    a displacement is not the gradient.
+    ε_l is the prediction error of the nudged states. These states are the s_l that the method returns, or h_l − β c_l if the method
+    returns no states. If the method returns states, c_l must converge to g_l too. The check detects a wrong sign, factor or site if
+    the credit is a displacement, which is not a gradient.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -259,7 +272,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
     if worst[1] > NUDGE_TOLERANCE:
         return failed(f"{figure}, allowed {NUDGE_TOLERANCE:g} there")
-    return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: it must shrink with β")
+    return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: the error must decrease with β")
 
 
 def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
@@ -272,7 +285,10 @@ def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def _prediction_error_gap(setting: Setting, nudge: float) -> float:
-    """Return the largest relative error of −ε_l/β from g_l over the sites; includes c_l if states move."""
+    """Return the largest relative difference between −ε_l/β and g_l over all sites.
+
+    If the method returns states, the difference between c_l and g_l is included.
+    """
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
     with eval_mode(case.network):
@@ -286,7 +302,7 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
 
 
 def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L of these states: the difference of each from the prediction of the state below."""
+    """Return ε_0..ε_L, the differences between the states and their predictions from the states below."""
     network, errors = case.network, [states[0] - inputs.hidden[0]]
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
@@ -295,7 +311,7 @@ def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> li
 
 
 def _gentle(setting: Setting) -> Setting | None:
-    """Return the same setting with small second weights and at most two blocks; None without skips."""
+    """Return the setting with small second weights and at most two blocks, or None without skips."""
     if not setting.options.get("residual", True):
         return None
     known = setting.architecture.card.options
@@ -304,7 +320,7 @@ def _gentle(setting: Setting) -> Setting | None:
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
-    """Return the case with a feedback state drawn with the setting's options and `changes`."""
+    """Return the case with a feedback state for changed options of the method."""
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
     return dataclasses.replace(case, feedback=feedback.double())
@@ -314,9 +330,9 @@ SHAKE = 0.5
 
 
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
-    """Check that other logits with the same labels leave the updates of embedding and blocks bit-equal.
+    """Check that the updates of embedding and blocks depend on the labels, and not on the logits.
 
-    The head's update must change.
+    With another head, these updates must be bitwise equal, and the update of the head must change.
     """
     case = setting.case()
     before = case.step()
@@ -324,19 +340,19 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     after = case.step()
     heads = [name for name in before if name.startswith("out_head.")]
     if any(torch.equal(before[name], after[name]) for name in heads):
-        return failed("the head's update stayed the same under other weights: nothing was tested")
+        return failed("the update of the head did not change with other weights, so the check tested nothing")
     changed = [name for name in before if not name.startswith("out_") and not torch.equal(before[name], after[name])]
     if changed:
         worst = max(relative_error(after[name], before[name]) for name in changed)
-        return failed(f"another output changed the update of {', '.join(changed)}, by up to {worst:.1e}")
-    return passed("embedding and blocks bit-equal under another head")
+        return failed(f"with another head, the update of {', '.join(changed)} changed by up to {worst:.1e}")
+    return passed("with another head, the updates of embedding and blocks are bitwise equal")
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
-    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L on a linear network.
+    """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L of a linear network.
 
-    The feedback is B_l := (∂z/∂h_l)ᵀ (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check detects a wrong
-    sign, site or transposition, which training never shows because B and −B are equally likely.
+    The feedback is B_l = (∂z/∂h_l)ᵀ with the shape (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check
+    detects a wrong sign, site or transposition. Training cannot detect these errors, because B and −B are equally probable.
     """
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
@@ -348,10 +364,10 @@ def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
 
 
 def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
-    """Check that on a linear network with embedding E, F := −E⁺ (∂z/∂h_0)ᵀ gives c_0 = g_0.
+    """Check that c_0 = g_0 in a linear network with embedding E if F = −E⁺ (∂z/∂h_0)ᵀ.
 
-    At the sites above, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign (F and −F are equally likely, so training
-    does not show it), a wrong site and a wrong pass.
+    At the other sites, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign, a wrong site and a wrong forward pass.
+    Training cannot detect a wrong sign, because F and −F are equally probable.
     """
     case, jacobians, outputs = linear_case(setting)
     embedding = case.network.embed[1].weight.detach()  # (hidden, inputs)
@@ -366,9 +382,9 @@ def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
-    """Check that c_l, for a given error, does not depend on weights above site l.
+    """Check that c_l does not depend on weights above site l if the error is constant.
 
-    Other weights in the head and blocks l+1..L must leave it bit-equal.
+    With other weights in the head and in blocks l+1..L, c_l must be bitwise equal.
     """
     case = setting.case()
     inputs = case.inputs()
@@ -380,12 +396,12 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
         after = case.credits(dataclasses.replace(inputs, hidden=hidden))
         if not torch.equal(after[site], before[site]):
             worst = relative_error(after[site], before[site])
-            return failed(f"site {site}: other weights above it change the credit by {worst:.1e}")
-    return passed(f"{case.blocks + 1} sites bit-equal under other weights above")
+            return failed(f"site {site}: other weights above this site change the credit by {worst:.1e}")
+    return passed(f"{case.blocks + 1} sites have bitwise equal credits with other weights above")
 
 
 def shake(module: nn.Module, seed: int) -> None:
-    """Add noise to every weight, drawn from the seed."""
+    """Add random noise from the seed to every weight of a module."""
     stream = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -397,15 +413,15 @@ FALL = 0.9  # of the loss before
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """Check that the feedback's loss falls by at least a tenth under the default recipe.
+    """Check that training reduces the loss of the feedback by at least a tenth.
 
-    One batch is used and the network does not change.
+    One batch and the default recipe are used, and the network is not trained.
     """
     case = setting.case()
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]
     if not learning:
-        return failed("declared, but the feedback state has no parameter that learns")
+        return failed("the card declares this property, but the feedback state has no parameter that is trained")
     optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
     first = _feedback_loss(case, inputs, setting)
     loss, share, taken = first, 1.0, 0
@@ -418,12 +434,12 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
                 case.method.update_feedback(case.feedback, dataclasses.replace(inputs, progress=1.0))
         loss, taken = _feedback_loss(case, inputs, setting), taken + 1
         share = (loss / first).item()
-    figure = f"after {taken} steps its loss is {share:.2f} of the first, expected below {FALL} within {STEPS} steps"
+    figure = f"after {taken} steps the feedback loss is {share:.2f} of its first value, expected below {FALL} within {STEPS} steps"
     return passed(figure) if share < FALL else failed(figure)
 
 
 def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
-    """Return the feedback's loss on these inputs, with the same draws every time."""
+    """Return the loss of the feedback, with the same random numbers in every call."""
     seen = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
     with frozen_weights(case.network):
         return case.method.feedback_loss(case.feedback, seen)

@@ -1,4 +1,4 @@
-"""Results of property checks, and the two metrics that the checks use: relative error and cosine."""
+"""Results of property checks, and the metrics of the checks: relative error and cosine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OUTCOMES = ("pass", "fail", "not_applicable")
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """Result of one property on one case.
+    """Result of one property on one network.
 
     Args:
-        outcome: pass, fail or not_applicable.
-        detail: the measured value, or the problem.
+        outcome: "pass", "fail" or "not_applicable".
+        detail: Measured value, or the problem.
     """
 
     outcome: str
@@ -28,7 +28,13 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """Result of one property over all cases; if it fails, `detail` names the case and its seed."""
+    """Result of one property on all networks.
+
+    Args:
+        property: Name of the property.
+        outcome: "pass", "fail" or "not_applicable".
+        detail: Measured value, or the problem. For a failure, `detail` contains the network and its seed.
+    """
 
     property: str
     outcome: str
@@ -50,9 +56,13 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Return whether each observed tensor equals its expected tensor within a relative tolerance.
+    """Compare tensors with expected tensors, and return whether all relative errors are small enough.
 
-    `tolerance` is relative to the largest entry of the expected tensor.
+    Args:
+        names: Names of the tensors, for the message.
+        observed: Observed tensors.
+        expected: Expected tensors, in the same order.
+        tolerance: Largest error allowed, relative to the largest entry of the expected tensor.
     """
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
@@ -63,7 +73,7 @@ def within(
 def relative_error(observed: Tensor, expected: Tensor) -> float:
     """Return max|observed − expected| / max|expected|.
 
-    It is infinite if shapes differ or a value is nan, and the absolute error if `expected` is zero.
+    The result is infinite if the shapes differ or a value is nan. If `expected` is zero, the result is the absolute error.
     """
     if observed.shape != expected.shape:
         return float("inf")
@@ -73,7 +83,10 @@ def relative_error(observed: Tensor, expected: Tensor) -> float:
 
 
 def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return the cosine of two lists of tensors, each concatenated into one vector; nan if one is zero."""
+    """Return the cosine of two lists of tensors, each concatenated into one vector.
+
+    The result is nan if one vector is zero.
+    """
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
 

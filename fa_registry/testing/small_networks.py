@@ -1,6 +1,6 @@
-"""Test cases of all checks: small float64 networks of every architecture, with a batch of data.
+"""Test cases of the conformance suite: small float64 networks of every architecture, with one batch.
 
-The batch is drawn from the seed. For a linear residual network the theory gives the feedback state for which a rule *is*
+The batch is computed from the seed. For a linear residual network, theory gives the feedback state with which a rule equals
 backpropagation.
 """
 
@@ -37,9 +37,14 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """A method with one network and one batch, all in float64.
+    """Method with one network and one batch, all in float64.
 
-    Images are (samples, *IMAGE_SHAPE), labels (samples,).
+    Attributes:
+        method: The method.
+        network: The network.
+        feedback: Feedback state of the method.
+        images: Inputs (samples, *IMAGE_SHAPE).
+        labels: Classes (samples,).
     """
 
     method: Method
@@ -54,13 +59,16 @@ class NetworkCase:
 
     @property
     def exact(self) -> list[bool]:
-        """Return per site whether the card calls its credit exact."""
+        """For each site, whether the card declares the credit exact."""
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
-        """Return a method's inputs for `count` samples (default: all) in eval mode.
+        """Return the inputs of the method's `credits`, computed in eval mode.
 
-        If `measuring`, they include the exact gradients.
+        Args:
+            start: First sample.
+            count: Number of samples, or None for all samples from `start`.
+            measuring: Whether the inputs contain the exact gradients.
         """
         images, labels = self.images[start:][:count], self.labels[start:][:count]
         with eval_mode(self.network):
@@ -80,9 +88,9 @@ class NetworkCase:
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return logits and h_0..h_L on one graph.
+        """Return the logits and the states h_0..h_L in one autograd graph.
 
-        The images are its leaf, because an embedding may have no weights (mlp).
+        The images require grad, because an embedding may have no weights (mlp).
         """
         return self.network(images.detach().clone().requires_grad_(), return_hidden=True)
 
@@ -93,7 +101,7 @@ class NetworkCase:
         return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
     def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
-        """Fill every .grad as the training loop does, and return parameter name → gradient."""
+        """Compute the gradients of one training step, and return them by parameter name."""
         self._run(penalty, credit_norm)
         return {name: parameter.grad.clone() for name, parameter in self.network.named_parameters()}
 
@@ -107,13 +115,16 @@ class NetworkCase:
         )
 
     def true_step(self) -> Gradients:
-        """Return parameter name → gradient of the mean cross entropy by plain autograd, in training mode."""
+        """Return the gradient of the mean cross entropy by parameter name.
+
+        Autograd computes the gradients in training mode.
+        """
         loss = nn.functional.cross_entropy(self.network(self.images), self.labels)
         parameters = dict(self.network.named_parameters())
         return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
     def train(self, steps: int) -> None:
-        """Run `steps` AdamW steps on the case's batch by the default recipe; learned feedback is updated too."""
+        """Train network and feedback for `steps` AdamW steps on the batch, with the default recipe."""
         recipe, draw = Recipe(), generator(0, "method")
         learning = [
             *self.network.parameters(),
@@ -128,16 +139,21 @@ class NetworkCase:
 
 
 def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
-    """Return g_l = ∂(Σ_i ℓ_i)/∂h_l by autograd on the whole network, directly from the definition."""
+    """Return g_l = ∂(Σ_i ℓ_i)/∂h_l for all states, computed by autograd."""
     loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
     return list(torch.autograd.grad(loss, hidden))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method on one architecture with these options; it creates the same cases every time.
+    """Method on one architecture with options and a seed, from which equal cases are created.
 
-    `method_options` contains only differences from the defaults of the method's card.
+    Args:
+        method: The method.
+        architecture: The architecture.
+        options: Options of the architecture.
+        seed: Seed of weights, feedback and batch.
+        method_options: Options of the method that differ from the defaults in its card.
     """
 
     method: Method
@@ -153,11 +169,11 @@ class Setting:
         return f"{form}{self.architecture.card.name}({written}), seed {self.seed}"
 
     def case(self) -> NetworkCase:
-        """Return a fresh case with weights, feedback state and batch of the seed."""
+        """Return a new case with weights, feedback state and batch from the seed."""
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """Return a case with the same batch, but with weights and feedback state of another seed."""
+        """Return a case with the same batch, but with weights and feedback state from another seed."""
         return self._draw(self.seed + 1)
 
     def _draw(self, seed: int) -> NetworkCase:
@@ -171,26 +187,36 @@ class Setting:
 def draw_feedback(
     method: Method, shape: NetworkShape, seed: int, changes: Mapping[str, Scalar] | None = None
 ) -> nn.Module:
-    """Return the method's feedback state with its default options and `changes`."""
+    """Return the initial feedback state of a method.
+
+    Args:
+        method: The method.
+        shape: Shape of the network.
+        seed: Seed of the feedback state.
+        changes: Options of the method that differ from the defaults.
+    """
     options = {name: option.default for name, option in method.card.options.items()}
     return method.feedback(shape, {**options, **(changes or {})}, generator(seed, "feedback"))
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Yield options that select another rule of the method: each non-default choice of an option."""
+    """Yield one set of options for each choice of an option that is not the default."""
     for name, option in method.card.options.items():
         yield from ({name: word} for word in option.choices if word != option.default)
 
 
 def batch(seed: int, samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
-    """Return standard normal images in float64 and uniform labels."""
+    """Return images with a standard normal distribution in float64, and uniformly distributed labels."""
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
     images = torch.randn(samples, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
     return images, torch.randint(CLASSES, (samples,), generator=stream)
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
-    """Yield small options of an architecture: a base, other depths, and every flag flipped once."""
+    """Yield sets of options for small networks of an architecture.
+
+    The sets are a base set, the base set with another depth, and the base set with one boolean option negated.
+    """
     options = architecture.card.options
     base = {name: value for name, value in SMALL.items() if name in options}
     yield base
@@ -201,7 +227,7 @@ def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
 
 
 def cannot_build(architecture: Architecture) -> str:
-    """Return why the architecture cannot be built with the suite's small sizes and images, or ""."""
+    """Return the reason why the suite cannot build small networks of an architecture, or an empty string."""
     try:
         for options in variants(architecture):
             architecture.build(architecture.resolve(options), IMAGE_SHAPE, CLASSES, generator(0, "init"))
@@ -211,7 +237,12 @@ def cannot_build(architecture: Architecture) -> str:
 
 
 def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) -> list[Architecture]:
-    """Return the requested architectures, by default all in the catalog that the method's card supports."""
+    """Return the architectures to test.
+
+    Args:
+        method: The method.
+        wanted: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
+    """
     if wanted is None:
         allowed = method.card.architectures
         wanted = [name for name in architectures.CATALOG.members() if "any" in allowed or name in allowed]
@@ -222,9 +253,10 @@ WIDTH, DEPTH = 8, 3
 
 
 def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tensor]]:
-    """Return a linear residual network without LayerNorm, and Jacobians.
+    """Return a linear residual network without LayerNorm, and its Jacobians.
 
-    The second value contains the Jacobian of each block, the third that of the logits at sites 1..L.
+    Returns:
+        The network with method and batch, the Jacobian of each block, and the Jacobian of the logits at each site 1..L.
     """
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]
@@ -248,7 +280,7 @@ def _has_positions(setting: Setting) -> bool:
 
 
 def _layer(features_in: int, features_out: int, stream: torch.Generator) -> nn.Linear:
-    """Return a float64 Linear drawn from `stream`, not from the global generator."""
+    """Return a float64 Linear with random weights from `stream`."""
     layer = undrawn(nn.Linear, features_in, features_out, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.normal_(0.0, features_in**-0.5, generator=stream)

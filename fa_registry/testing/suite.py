@@ -1,4 +1,4 @@
-"""check_method and assert_method: measure all properties over all cases."""
+"""Functions check_method and assert_method, which check all properties of a method."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
-    """Check that the gradients of one step are autograd's for the written objective.
+    """Check that the gradients of one step equal autograd's gradients of the objective.
 
-    It is checked with and without penalty, for both credit norms.
+    The check runs with and without penalty, for both values of credit_norm.
     """
     case = setting.case()
     outcome = CheckOutcome("pass", "")
@@ -43,14 +43,14 @@ def objective_gradient(setting: Setting) -> CheckOutcome:
 
 
 def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gradients:
-    """Return parameter name → gradient of the case's whole objective."""
+    """Return the gradient of the objective by parameter name, computed by autograd."""
     loss = _exact_objective(case, penalty) if case.method.end_to_end else _local_objective(case, penalty, credit_norm)
     parameters = dict(case.network.named_parameters())
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
 
 def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
-    """Return mean CE + λ Σ_l mean_i ||f_l||² on the whole graph."""
+    """Return mean CE + λ Σ_l mean_i ||f_l||², without detached states."""
     state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
     for block in case.network.blocks:
         branch = block(state)
@@ -60,7 +60,7 @@ def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
-    """Return Σ_l J_l + mean CE(head(sg h_L)), cut at every site, with the method's credits of this pass."""
+    """Return Σ_l J_l + mean CE(head(sg h_L)), with the method's credits and detached states."""
     replaces = isinstance(case.method, UsesBackwardWeights)
     matrices = case.method.backward_weights(case.feedback, case.network) if replaces else {}
     states, branches = [case.network.embed(case.images)], []
@@ -95,7 +95,7 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
-    """Return norm(c/held), as in the source; c itself for "none"."""
+    """Return norm(c/held) as in the source, or c if `kind` is "none"."""
     if kind == "none":
         return credit
     published, features = credit / held, tuple(range(1, credit.dim()))
@@ -103,7 +103,7 @@ def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
 
 
 def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
-    """Return mean_i <value_i, credit_i> over features and positions."""
+    """Return mean_i <value_i, credit_i>, summed over features and positions."""
     return (value * credit).flatten(1).sum(dim=1).mean()
 
 
@@ -136,23 +136,22 @@ def check_method(
     seed: int = 0,
     options: Mapping[str, Scalar] | None = None,
 ) -> list[PropertyResult]:
-    """Measure every property of a method.
-
-    The properties of all methods come first, then those of credit.md §5 that a card may declare. Every network is small and in
-    float64.
+    """Check every property of a method on small networks in float64.
 
     Args:
-        method: a catalog name, or any Method object.
-        architectures: names or Architecture objects; by default all in the catalog that the card supports.
-        seed: the seed of all networks; a failure prints it.
-        options: options of the method, by name. The others have their defaults; if one of these has choices, each choice is
-            measured on each architecture.
+        method: Name in the catalog, or any Method object.
+        architectures: Names or Architecture objects. By default, all architectures that the method's card supports.
+        seed: Seed of all networks. The message of a failure contains the seed.
+        options: Options of the method, by name. Other options have their defaults. If such an option has choices, each choice is
+            checked on each architecture.
 
     Returns:
-        One PropertyResult per property: pass, fail or not_applicable, with the measured value.
+        One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
+        of all methods come first, then the properties of credit.md §5 that a card may declare.
 
     Raises:
-        UnknownName: a name is not in the catalog.
+        UnknownName: If a name is not in the catalog.
+        UsageError: If the card supports no architecture.
     """
     subject, given = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
     settings = []
@@ -162,7 +161,7 @@ def check_method(
         settings += [*own, *(dataclasses.replace(own[0], method_options={**given, **form}) for form in others)]
     if not settings:
         raise UsageError(
-            f"method {subject.card.name!r}: no architecture to check it on; its card supports "
+            f"method {subject.card.name!r}: expected an architecture that the card supports, found none; supported: "
             f"{', '.join(subject.card.architectures) or 'none'}"
         )
     results = [_over_cases(check.__name__, check, settings) for check in UNIVERSAL]
@@ -171,7 +170,7 @@ def check_method(
         results.append(
             _over_cases(name, check, settings)
             if declared
-            else PropertyResult(name, "not_applicable", "its card does not declare it")
+            else PropertyResult(name, "not_applicable", "the card does not declare this property")
         )
     unknown = [name for name in subject.card.properties if name not in DECLARED]
     return results + [PropertyResult(name, "fail", unknown_name_text("property", name, DECLARED)) for name in unknown]
@@ -180,19 +179,19 @@ def check_method(
 def assert_method(
     method: str | Method, architectures: Sequence[str | Architecture] | None = None, seed: int = 0
 ) -> None:
-    """Run check_method and raise AssertionError if a property fails.
+    """Check every property of a method, and raise AssertionError if a property fails.
 
-    The error names every failed property with its values, case and seed.
+    The message lists each failed property with its values, network and seed.
     """
     failures = [result for result in check_method(method, architectures, seed) if result.outcome == "fail"]
     if failures:
         name = method if isinstance(method, str) else method.card.name
         lines = [f"  {result.property}: {result.detail}" for result in failures]
-        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} of its properties:", *lines]))
+        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} properties:", *lines]))
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """Return the first failure, else the last pass, else why the property does not apply."""
+    """Return the first failure, or the last pass if no setting fails."""
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)
@@ -205,7 +204,7 @@ def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> Propert
 
 
 def _measure(check: Check, setting: Setting) -> CheckOutcome:
-    """Return the check's outcome; an exception of a third-party method fails only this property."""
+    """Run a check; an exception in the method's code fails only this property."""
     try:
         return check(setting)
     except Exception as error:

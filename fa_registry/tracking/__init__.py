@@ -1,4 +1,7 @@
-"""Runs in a store: conversion between records and stored runs. The only layer that uses MLflow."""
+"""Storage of runs: convert records to stored runs and back.
+
+This package is the only one that uses MLflow.
+"""
 
 import os
 

@@ -1,4 +1,7 @@
-"""Location of a store's run files: next to its database, also after the store was moved."""
+"""Find the folder of a run's files, also after the store was moved.
+
+A store keeps the files of its runs next to its database.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,26 @@ BUSY_SECONDS = 120.0  # wait at most this long for another process to finish wri
 
 
 def local_folder(uri: str, store: str, run_id: str) -> Path | None:
-    """Return the local folder of an artifact address of a run; None if a service stores the files.
+    """Return the local folder that an artifact address of a run refers to.
 
-    A database contains the addresses that were valid where it was made, so the folder is searched for next to the database. The
-    folder may belong to another machine, or not exist.
+    A database contains the addresses that were valid on the machine where the database was created. The function therefore also
+    searches for the folder next to the database. The returned folder may not exist.
+
+    Args:
+        uri: artifact address as recorded in the store.
+
+    Returns:
+        The folder, or None if a remote service stores the files.
 
     Raises:
-        UnreadableFile: the address leads out of the run's own folder; addresses are untrusted (docs/decisions/0042).
+        UnreadableFile: the address refers to a folder outside the run's artifacts, or its form is not supported.
+            Addresses are untrusted (docs/decisions/0042).
     """
     if not uri.startswith(("file:///", "/")):
         if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
             return None
         raise UnreadableFile(
-            Path(uri), f"is not a supported artifact location; supported: a folder, {', '.join(BUCKETS)}"
+            Path(uri), f"is not a supported artifact location; expected a folder or an address of {', '.join(BUCKETS)}"
         )
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
@@ -63,13 +73,14 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
 
 
 class OutsideStore(StoreError):
-    """A folder outside the store's own folder, in which nothing is written unless the user allows it."""
+    """Error: files would be written outside the store without the user's permission."""
 
 
 def check_inside_store(folder: Path, store: str) -> None:
-    """Raise OutsideStore if an sqlite store's files would be written outside the folder of its database.
+    """Raise OutsideStore if `folder` is not below the folder of an sqlite database.
 
-    The maker of a store chooses its addresses and links. The user who audits the store can allow further folders: see ALLOWED.
+    The creator of a store chooses its addresses and links, so these are untrusted. The user can allow further folders with the
+    environment variable FA_REGISTRY_ARTIFACTS.
     """
     database = sqlite_path(store)
     if database is None:
@@ -78,15 +89,19 @@ def check_inside_store(folder: Path, store: str) -> None:
     allowed = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
     if not any(Path(place).is_relative_to(os.path.realpath(root)) for root in allowed):
         raise OutsideStore(
-            f"store {store}: its files are to be written in {place}: expected a folder inside {database.parent}, and nothing was "
-            f"written. The maker of the store chose that folder. If it is yours, set the environment variable "
-            f"{ALLOWED}={shlex.quote(place)} (several folders: separated by {os.pathsep!r}) and repeat the command; "
-            "`fa-registry verify` needs no permission, since it writes nothing"
+            f"store {store}: the artifact folder {place} is outside the folder {database.parent}. Nothing was written, because the "
+            f"creator of the store chose that artifact folder. If that folder is yours, set the environment variable "
+            f"{ALLOWED}={shlex.quote(place)} and repeat the command. Separate several folders by {os.pathsep!r}. "
+            "`fa-registry verify` needs no permission, because it writes nothing"
         )
 
 
 def check_location(location: str, store: str) -> None:
-    """Raise OutsideStore if an experiment's local location is outside the store."""
+    """Raise OutsideStore if the artifact folder of an experiment is outside the store.
+
+    Args:
+        location: artifact location of the experiment, as recorded in the store.
+    """
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
         folder = _path(location)
@@ -95,10 +110,15 @@ def check_location(location: str, store: str) -> None:
 
 
 def resolve_artifact(folder: Path, recorded: str) -> str:
-    """Return a phrase for a message: where missing files were expected, and what to do."""
+    """Return the part of an error message that explains where missing files belong.
+
+    Args:
+        folder: local folder in which the files were expected.
+        recorded: artifact address in the store.
+    """
     return (
-        f"{folder} (recorded: {recorded}): a store is copied with its artifacts. Put the folder there, "
-        f"or a link to it in the place of {ARTIFACTS}"
+        f"{folder} (recorded: {recorded}). A store must be copied together with its artifacts: copy the missing folder "
+        f"to that path, or create a link with the name {ARTIFACTS}"
     )
 
 
@@ -107,11 +127,11 @@ def _path(uri: str) -> Path:
 
 
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
-    """Return the artifact root next to the database, and the experiment's path below it.
+    """Return the artifact root next to the database and the path below it, or None.
 
-    Returns None for a root that the user chose. Matches experiments below any folder's `mlartifacts`. Experiments that MLflow's
-    client put below its `mlruns` may be elsewhere, except next to another database of the same name: then this database is a copy
-    of that one.
+    None means that the user chose the experiment's folder. Experiments in a folder named `mlartifacts` always match. Experiments in
+    MLflow's default folder `mlruns` match if `mlruns` also exists next to the database, or if a database of the same name exists
+    next to the recorded folder. In the second case this database is a copy of the other one.
     """
     match = ROOT.fullmatch(experiment)
     if not match:
@@ -122,20 +142,21 @@ def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
 
 
 def _check_own(folder: Path, run_id: str) -> None:
-    """Raise UnreadableFile unless the path names the run's id: 122 random bits, so no other run's."""
     own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
     if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(
-            folder, f"is not the folder of artifacts of run {run_id}, which ends with {run_id}/artifacts"
+            folder, f"is not the artifact folder of run {run_id}: expected a path that ends with {run_id}/artifacts"
         )
 
 
 @dataclass(frozen=True)
 class ArtifactLocations:
-    """Where a database's files are.
+    """Folders in which the files of a database's runs are stored.
 
-    moved: address prefix in the database → the prefix where the files are now. lacking: id of a run with recorded files whose
-    folder is missing → text of `resolve_artifact`. count: number of runs with recorded files.
+    Attributes:
+        moved: address prefix in the database → current address prefix of the same files.
+        lacking: id of a run whose artifact folder is missing → result of `resolve_artifact`.
+        count: number of runs with recorded files.
     """
 
     moved: Mapping[str, str]
@@ -144,7 +165,7 @@ class ArtifactLocations:
 
 
 def placed(database: Path) -> ArtifactLocations:
-    """Compare the addresses in a database with the files on the disk; nothing is written."""
+    """Compare the addresses in a database with the files on disk, read-only."""
     with probe_sqlite(database) as connection:
         locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
         sealed = connection.execute(
@@ -164,7 +185,7 @@ def placed(database: Path) -> ArtifactLocations:
 
 
 def _moved(uri: str, database: Path) -> tuple[str, str] | None:
-    """Return an experiment's address up to the artifact root, as recorded and as it is now."""
+    """Return the recorded and the current address prefix, or None if they are equal."""
     sibling = _neighbour(str(_path(uri)), database) if uri.startswith(("file:///", "/")) else None
     if not sibling or not os.path.isdir(sibling[0]):
         return None
@@ -176,9 +197,16 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 
 
 def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
-    """Rewrite the addresses of a moved store in one transaction; return the backup's path.
+    """Replace address prefixes in the database of a moved store, in one transaction.
 
-    MLflow's client cannot change an address, and its pages read only the recorded one.
+    MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
+
+    Args:
+        database: sqlite file of the store.
+        moved: recorded address prefix → current address prefix.
+
+    Returns:
+        The path of the backup that was made before the change.
 
     Raises:
         StoreError: the database cannot be written.

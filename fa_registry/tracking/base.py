@@ -1,4 +1,4 @@
-"""Interface of a tracker: runs with params, tags, metrics and files."""
+"""Interface of a tracker: runs with parameters, tags, metrics and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ MOST_POINTS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One metric value at one step (= epoch). time: when measured, ms since 1970; 0: when logged."""
+    """One metric value at one step.
+
+    Attributes:
+        key: metric key in the store.
+        step: epoch.
+        time: time of the measurement in ms since 1970; 0 means the time of logging.
+    """
 
     key: str
     value: float
@@ -32,7 +38,14 @@ class Point:
 
 @dataclass(frozen=True)
 class DatasetReference:
-    """A data set of a run. profile: further facts for the store's page, such as sizes."""
+    """Data set that a run used.
+
+    Attributes:
+        digest: SHA-256 of the data.
+        source: where the data come from.
+        context: use of the data, such as training.
+        profile: further facts for the store's web page, such as sizes.
+    """
 
     name: str
     digest: str
@@ -43,10 +56,14 @@ class DatasetReference:
 
 @dataclass(frozen=True)
 class StoredRun(SpilledFields):
-    """A run as the store records it.
+    """Run as the store records it.
 
-    state: of the store (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970. metrics: each one's value at its last step.
-    params: as text. deleted: whether the run is in the store's bin.
+    Attributes:
+        state: RUNNING, FINISHED, FAILED or KILLED.
+        started: start time in ms since 1970.
+        metrics: metric key → value at the last step.
+        params: parameter name → value as text.
+        deleted: whether the run was deleted but can still be restored.
     """
 
     SPILLED_FIELDS = ("tags", "metrics", "params")
@@ -63,35 +80,44 @@ class StoredRun(SpilledFields):
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether a run's start time is in the future: the clock of its machine was wrong."""
+    """Return whether the start time of a run is in the future.
+
+    Such a time shows that the clock of the run's machine was wrong. A difference of up to one hour between clocks is accepted.
+    """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 
 def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Sort runs by start time, the newest first; runs with a start time in the future come last."""
+    """Sort runs by start time, newest first.
+
+    Runs with a start time in the future come last.
+    """
     return sorted(runs, key=lambda run: (not is_ahead(run), run.started), reverse=True)
 
 
 class Tracker(abc.ABC):
-    """A store of runs."""
+    """Abstract store of runs."""
 
     uri: str
 
     @abc.abstractmethod
     def with_experiment(self, experiment: str) -> Tracker:
-        """Return this store with `experiment` as the target of new runs."""
+        """Return a tracker for this store that creates new runs in `experiment`."""
 
     @abc.abstractmethod
     def without_retry(self) -> Tracker:
-        """Return this store without retries: it raises at once if its server is unreachable."""
+        """Return a tracker that raises at once if its server is unreachable."""
 
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Start a run; return its id."""
+        """Create and start a run. Return its id."""
 
     @abc.abstractmethod
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Take over a run that `mlflow run` already started; return its id."""
+        """Set name, tags and parameters of a run that `mlflow run` started.
+
+        Return the id of the run.
+        """
 
     @abc.abstractmethod
     def log(
@@ -101,11 +127,14 @@ class Tracker(abc.ABC):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Add metric points, set tags, and set parameters, which cannot be changed later."""
+        """Add metric points to a run, and set its tags and parameters.
+
+        Parameters cannot be changed later.
+        """
 
     @abc.abstractmethod
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
-        """Remove these tags from a run, if present."""
+        """Remove the tags `names` from a run. Ignore tags that the run does not have."""
 
     @abc.abstractmethod
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
@@ -113,11 +142,11 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def upload(self, run_id: str, folder: Path) -> None:
-        """Store every file below `folder` under its relative path."""
+        """Store all files below `folder` as artifacts of the run."""
 
     @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
-        """Remove an artifact, or a folder of artifacts, from a run; do nothing if it does not exist."""
+        """Remove an artifact or a folder of artifacts from a run, if it exists."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
@@ -125,57 +154,65 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Move a run to the store's bin."""
+        """Mark a run as deleted. The user can restore the run in MLflow."""
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:
-        """Return one run; raise StoreError if it does not exist."""
+        """Return the run with this id. Raise StoreError if the run does not exist."""
 
     @abc.abstractmethod
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """Return the runs that carry all `tags`, newest first.
+        """Return the runs that have all `tags`, newest first.
 
         Args:
-            tags: name → value.
-            experiment: only runs of this experiment; empty: of all.
-            start: the first characters of the run ids.
-            most: return at most this many runs; 0: all. Ten thousand runs take minutes.
-            state: of the store, such as RUNNING; empty: any.
+            tags: required tags, name → value.
+            experiment: name of the experiment to search; empty means all experiments.
+            start: first characters of the run ids.
+            most: maximum number of runs to return; 0 means no limit. Reading ten thousand runs takes minutes.
+            state: required state of the run, such as RUNNING; empty means any state.
         """
 
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
-        """Return every point of these metrics of a run, from the store's tables."""
+        """Return all points of the metrics `keys` of a run, from the store's tables."""
 
     @abc.abstractmethod
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
-        """Yield the runs of every experiment, also deleted ones, with all `params` and `tags`, newest first."""
+        """Yield runs of all experiments that have all `params` and `tags`, newest first.
+
+        Deleted runs are included.
+        """
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
-        """Return the address of an artifact's page in the store's web interface; empty without one."""
+        """Return the address of an artifact in the web interface, or an empty string."""
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:
-        """Return how to restore the experiment of new runs if it was deleted; otherwise empty."""
+        """Return a message about how to restore a deleted experiment.
+
+        Return an empty string if the experiment was not deleted.
+        """
 
     @abc.abstractmethod
     def comparison(self, run_ids: Sequence[str]) -> str:
-        """Return the address of the store's page for comparing these runs; empty without one."""
+        """Return the address of the web page that compares these runs, or an empty string."""
 
     @abc.abstractmethod
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views of the experiment in the store's web interface; return the first one's address.
+        """Publish views of the experiment in the store's web interface.
 
-        A view that a user created or changed is not overwritten. Returns "" if the store does not support views (the reason is
-        logged; nothing else is affected).
+        Do not overwrite a view that a user created or changed.
+
+        Returns:
+            The address of the first view. Return an empty string and log the reason if the store does not support views.
         """
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """Return a local copy of one artifact; None if the run has no artifact of that path."""
+        """Return a local copy of an artifact, or None if it does not exist."""
 
     @abc.abstractmethod
     def size(self, run_id: str) -> int:
@@ -183,4 +220,4 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def describe_location(self, run_id: str) -> str:
-        """Return a phrase for a message: where a run's files are expected, and what to do if they are missing."""
+        """Return the part of an error message that explains where a run's files belong."""

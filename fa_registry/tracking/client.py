@@ -1,4 +1,7 @@
-"""Opening of a store: one process creates it, completely or not at all."""
+"""MLflow client that opens or creates a store.
+
+Only one process creates a store. An interrupted creation leaves no store.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,16 @@ MAKING = ".making"
 
 
 class Client:
-    """MLflow's client of a store, with its methods.
+    """Wrapper of MLflow's client with the same methods.
 
-    Each method raises StoreRefusal, and waits while an sqlite database is locked.
+    Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
 
-    address: by which MLflow opens the store `uri`; differs from `uri` where the store is read-only. make: see store.check_store.
-    waits: whether the constructor already waits for an unreachable server; later calls do, except on a copy from `at_once`.
+    Args:
+        make: whether to create a missing store.
+        waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
+
+    Attributes:
+        address: address with which MLflow opens the store. It differs from `uri` if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):
@@ -66,7 +73,13 @@ class Client:
         return other
 
     def experiments(self, new: bool = False) -> list[Experiment]:
-        """Return the experiments that are not deleted, at most FRESH seconds old; new: request them again."""
+        """Return all experiments that are not deleted.
+
+        The list is at most 60 seconds old.
+
+        Args:
+            new: whether to request the list from the store even if a recent list is available.
+        """
         when, listed = self._listed[0]
         if new or time.monotonic() - when > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -74,7 +87,10 @@ class Client:
         return listed
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question`, a query of this store, with the waiting and errors of the methods."""
+        """Call `question`, which queries this store, and return its result.
+
+        Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
+        """
         return _present(self.uri, lambda: _patiently(self.uri, question), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -85,18 +101,18 @@ class Client:
 
 
 def answering(uri: str) -> contextlib.AbstractContextManager[None]:
-    """Convert errors of MLflow, SQLAlchemy and the system to StoreRefusal within the context."""
+    """Convert errors of MLflow, SQLAlchemy and the operating system to StoreRefusal."""
     return refused(f"store {uri}", MlflowException, SQLAlchemyError)
 
 
 def known_revisions() -> set[str]:
-    """Return the schema revisions that the installed MLflow can read: its migration files' names."""
+    """Return the database schema revisions that the installed MLflow can read."""
     folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
     return {path.name.split("_")[0] for path in folder.glob("*.py")}
 
 
 def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
-    """Return the store's address, MLflow's client, and the experiments; this checks the tables."""
+    """Open a store; return its address, MLflow's client and the experiments."""
     address = check_store(uri, known_revisions(), make)
     with _quiet(), _made_once(uri, address):
         try:
@@ -111,7 +127,6 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
 
 
 def _all_experiments(client: MlflowClient) -> list[Experiment]:
-    """Return all experiments that are not deleted."""
     found, page = [], client.search_experiments()
     while page.token:
         found += page
@@ -120,7 +135,7 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
-    """Return the result of `ask`; retry if a server is unreachable. `ask` must be idempotent."""
+    """Call `ask`, which must be idempotent, until a server is reachable."""
     if sqlite_path(uri):
         return ask()
     begun: dict[
@@ -139,17 +154,17 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
             if waited > patience or not patience:
                 raise
             if waited > SILENT and not reported:
-                LOG.warning("store %s %s: waiting, at most %.0f seconds", uri, SAYS[refusal.kind], patience)
+                LOG.warning("store %s %s; waiting for at most %.0f seconds", uri, SAYS[refusal.kind], patience)
                 reported = True
         time.sleep(LOOKS)
 
 
 @contextlib.contextmanager
 def _of_mlflow(waits: bool) -> Iterator[None]:
-    """Limit MLflow to two requests instead of eight over minutes; user settings stay.
+    """Set environment variables that limit MLflow to two requests within the context.
 
-    MLflow reads its settings from the environment only. Threads that are in this context at the same time may leave the variables
-    set, which does no harm.
+    By default, MLflow repeats a failed request for minutes. Variables that the user has set do not change. If two threads use the
+    context at the same time, the variables may stay set, which does no harm.
     """
     wanted = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -166,7 +181,7 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
 
 
 def _check_reached(uri: str) -> None:
-    """Raise StoreRefusal if no server listens: MLflow's own timeout, of minutes, is meant for answers."""
+    """Raise StoreRefusal if no server accepts connections at `uri`."""
     proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
     with answering(uri):
         asked = urllib3.util.parse_url(proxy or uri)
@@ -175,7 +190,7 @@ def _check_reached(uri: str) -> None:
 
 
 def _patiently(uri: str, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`; retry while another process locks the database."""
+    """Call `ask` until no other process locks the database; return its result."""
     answers: list[T] = []
 
     def answered() -> bool:
@@ -187,32 +202,31 @@ def _patiently(uri: str, ask: Callable[[], T]) -> T:
                 raise
         return bool(answers)
 
-    _wait(answered, f"store {uri}: its database", lambda: "another process that writes to it")
+    _wait(answered, f"store {uri}: the database", lambda: "another process that writes to the store")
     return answers[0]
 
 
 def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
-    """Wait until `attempt` is true: first silently, then log the holder of `what`, then StoreError."""
+    """Call `attempt` until it returns True. Raise StoreError after 120 seconds."""
     begun, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - begun
         if waited > PATIENCE:
             raise StoreError(
-                f"{what} has been held by {holder()} for {waited:.0f} seconds; nothing was changed. "
+                f"{what} has been locked by {holder()} for {waited:.0f} seconds; nothing was changed. "
                 "Wait for that process or end it, then repeat the command"
             )
         if waited > SILENT and not reported:
-            LOG.warning("%s is held by %s: waiting, at most %.0f seconds", what, holder(), PATIENCE)
+            LOG.warning("%s is locked by %s; waiting for at most %.0f seconds", what, holder(), PATIENCE)
             reported = True
         time.sleep(PAUSE)
 
 
 @contextlib.contextmanager
 def _made_once(uri: str, address: str) -> Iterator[None]:
-    """Make sure that only one process creates or migrates the store; create a missing sqlite database.
+    """Lock the store while it is created or migrated; create a missing database.
 
-    Without the lock, three of four processes that created a store together failed, and a killed one left tables that no MLflow
-    could complete. A store of a newer MLflow is refused.
+    Without the lock, several processes that create one store at the same time fail, and a killed process leaves incomplete tables.
     """
     path = sqlite_path(address)
     with contextlib.ExitStack() as alone:
@@ -227,7 +241,6 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file next to a database; the file contains its holder's name."""
     place = Path(f"{path}.lock")
     lock = FileLock(place)
 
@@ -246,15 +259,19 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """Lock with PostgreSQL's advisory lock of a transaction: it ends with the connection.
+    """Acquire a PostgreSQL advisory lock, which ends with the connection.
 
     Raises:
-        StoreError: the database is of a newer MLflow, and MLflow would ask its owner to upgrade.
+        StoreError: a newer MLflow created the database.
     """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:
-        _wait(lambda: connection.execute(wanted).scalar_one(), f"store {uri}", lambda: "another process that opens it")
+        _wait(
+            lambda: connection.execute(wanted).scalar_one(),
+            f"store {uri}",
+            lambda: "another process that opens the store",
+        )
         if sqlalchemy.inspect(connection).has_table(VERSION):
             found = connection.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION}")).scalar()
             check_revision(uri, found, known_revisions())
@@ -262,7 +279,7 @@ def _advisory_lock(uri: str) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
-    """Create the database under a temporary name; rename it once it is complete and on the disk."""
+    """Create the database under a temporary name, write it to disk, and rename it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second, which a server's client saves
 
     beginning = f".{path.name}{MAKING}"
@@ -306,7 +323,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the table-by-table log of a new database; warnings are still shown."""
+    """Silence the log messages about each new table. Warnings are still logged."""
     loggers = [logging.getLogger(name) for name in NEWS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,7 +1,8 @@
-"""Checks of a run's recorded files, among themselves and against the store's tables.
+"""Compare a run's recorded files with each other and with the store's tables.
 
-The tables are an index, not evidence: anyone who can open the database can edit a tag, a parameter or a metric. The recorded files
-are spec.json, series.parquet, measurements.json and provenance.json, whose digests a run contains (docs/decisions/0031).
+The tables are an index and no evidence, because every user with access to the database can edit tags, parameters and metrics. The
+recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
+(docs/decisions/0031).
 """
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ OF_TAGS = {  # tag → the field of provenance.json that it repeats
 
 @dataclass(frozen=True)
 class SealedRun:
-    """The recorded files of a finished run, read. source: spec.json as written; rows: series.parquet."""
+    """Contents of the recorded files of a finished run.
+
+    Attributes:
+        spec: specification, decoded from spec.json.
+        source: contents of spec.json as written.
+        measurements: decoded from measurements.json.
+    """
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -45,28 +52,40 @@ class SealedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether provenance.json contains how the run ended; files of releases before 0.3 do not."""
+        """Whether provenance.json records how the run ended.
+
+        Releases before 0.3 did not record this.
+        """
         return "status" in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """Return the third-party metrics for which the run has charts; empty for releases without them."""
+        """Names of the third-party metrics that have charts.
+
+        The tuple is empty for runs of older releases.
+        """
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """The points that the store's tables have of the series; older releases logged every epoch."""
+        """Points of the recorded series that the store's tables should contain.
+
+        Newer releases log only some epochs; older releases logged every epoch.
+        """
         shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
 
     @cached_property  # because every row needs it
     def epochs(self) -> int:
-        """The last epoch that was measured; of an adopted run, the epoch its owner stated."""
+        """Last measured epoch, or −1 if no epoch was measured.
+
+        For an adopted run this is the epoch that the user stated.
+        """
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property
     def status(self) -> str:
-        """How the run ended, derived from its measurements only, not from any recorded status."""
+        """Status of the run, computed from its measurements only."""
         if self.epochs < 0:
             return "failed"
         if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
@@ -75,7 +94,10 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """The setting's readable name when the run ended; for an older run, the current name."""
+        """Name of the setting, as recorded at the end of the run.
+
+        If an older release did not record the name, it is computed from the specification.
+        """
         if "setting" in self.provenance:
             return self.provenance["setting"]
         try:
@@ -85,19 +107,33 @@ class SealedRun:
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
-    """Check the recorded files among themselves, and tags, parameters and last values against them."""
+    """Compare the recorded files with each other and with the store's tables.
+
+    Returns:
+        Two checks: one of the files, one of tags, parameters and last metric values in the tables.
+    """
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
         check(
-            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance describe one run: {agrees}"
+            FILES,
+            list(_among_files(sealed)),
+            f"spec, series, measurements and provenance describe the same run: {agrees}",
         ),
-        check(TABLES, tables, "status, method, study, parameters and last metrics are the recorded ones"),
+        check(
+            TABLES, tables, "status, method, study, parameters and last metrics in the store equal the recorded ones"
+        ),
     )
 
 
 def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
-    """Return a Check with the text `agrees`, or with the first SHOWN differences and their number."""
+    """Return a Check that reports agreement or lists the first five differences.
+
+    Args:
+        subject: what was checked: FILES or TABLES.
+        differences: descriptions of the differences; empty if everything agrees.
+        agrees: text of the check if there is no difference.
+    """
     if not differences:
         return Check(subject, "agrees", agrees)
     rest = len(differences) - SHOWN
@@ -106,7 +142,10 @@ def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
 
 
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
-    """Compare every point of the run's metric tables with the series; one query per metric."""
+    """Compare all points in the run's metric tables with the recorded series.
+
+    This needs one query per metric.
+    """
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, seen = [], set()
@@ -119,18 +158,20 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
         _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
         for key, step in sorted(expected.keys() - seen)
     ]
-    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the recorded series")
+    return check(
+        TABLES, differences, f"{len(expected)} points of {len(keys)} metrics equal those of the recorded series"
+    )
 
 
 def _among_files(sealed: SealedRun) -> Iterator[str]:
     provenance, spec = sealed.provenance, sealed.spec
     ran = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", ran) != ran:
-        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, {schema.SERIES} ends at {ran}"
+        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, but {schema.SERIES} ends at {ran}"
     if provenance.get("status", sealed.status) != sealed.status:
-        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
-        yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
+        yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
     known = {row[0] for row in sealed.rows}
     missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
     if missing:
@@ -142,13 +183,13 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, but {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
     if sealed.status == "diverged":
         return f"diverges at epoch {sealed.epochs}"
-    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs}, finite"
+    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs} with finite values"
 
 
 def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
@@ -156,7 +197,6 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
-    """Return a final metric in a tuple of one; None if measurements.json does not contain it."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
     else:
@@ -176,7 +216,6 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    """Compare the parameters; one of a release later than the run may be absent in the store."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         stored = params.get(name)
@@ -204,15 +243,15 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Return whether a stored value is the recorded one, rounded or in full (older releases)."""
+    """Return whether a stored value equals the exact value or its rounded form."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
 def _is_ours(key: str, further: Sequence[str]) -> bool:
-    """Return whether training writes this metric; users and audits log other metrics too."""
+    """Return whether training writes this metric."""
     by_site = (*schema.SITE_METRICS, *further)
     return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
 
 
 def _differs(what: str, stored: object, sealed: object) -> str:
-    return f"{what} is {stored}, its recorded files contain {'nothing' if sealed is None else sealed}"
+    return f"{what} is {stored} in the store, but the recorded files contain {'nothing' if sealed is None else sealed}"

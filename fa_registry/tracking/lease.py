@@ -1,14 +1,19 @@
-"""Lease on a specification: at any time only one process, on any machine, trains it.
+"""Lease on a specification: only one process on any machine trains it at a time.
 
-The store alone coordinates the processes. The lease is recorded in the attempt's own run. Its tag is `choosing` from the start.
-Then the process searches for other attempts. It gives up if another attempt asks for the lease or has it. If there is no other
-attempt, it acquires the lease and writes `held`. If others are choosing, it writes `asks`, waits until no attempt is choosing, and
-gives up if another one has the lease or if a smaller run id asks for it. This is Lamport's bakery algorithm (1974) with equal
-tickets, over a register that a single process writes: it needs no compare-and-swap, so it works with every store. Of two attempts,
-the later one sees the earlier one in its first search: the argument is in docs/decisions/0043.
+The store is the only means of coordination between the processes. Each attempt to train a specification is a run, and the state of
+its lease is a tag of that run:
 
-A run with the lease writes heartbeats: a tag that changes at least three times per lease duration. A waiting process measures with
-its *own* clock how long that tag has not changed, so clock differences do not matter. A dead process of the same machine is
+1. A new run has the state `choosing`. Its process searches the store for other attempts.
+2. The process gives up if another attempt has the state `asks` or `held`.
+3. If no other attempt is `choosing`, the process acquires the lease and writes `held`.
+4. Otherwise it writes `asks` and waits until no other attempt is `choosing`. It gives up if another attempt has the state `held`,
+   or if an attempt with a smaller run id has the state `asks`.
+
+This is Lamport's bakery algorithm (1974) with equal tickets. Only one process writes each tag, so the algorithm needs no
+compare-and-swap and works with every store. docs/decisions/0043 shows why two attempts cannot both acquire the lease.
+
+A run with a lease writes heartbeats: its process changes a tag at least three times per lease duration. A waiting process measures
+with its own clock how long the tag has not changed, so clock differences have no effect. A dead process of the same machine is
 detected at once.
 """
 
@@ -39,21 +44,25 @@ SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
 
 class LeaseLost(RegistryError):
-    """This attempt missed its heartbeat for longer than its lease, and another worker has taken over."""
+    """Error: another worker took over because this run's heartbeat was too late."""
 
 
 def sign(number: int, lease: int) -> dict[str, str]:
-    """Return the tag of a heartbeat, which contains its number and the lease in seconds."""
+    """Return the heartbeat tag: number of the heartbeat and lease duration in seconds."""
     return {schema.TAG_SIGN: f"{number} of {lease} s"}
 
 
 def initial_tags(lease: int) -> dict[str, str]:
-    """Return the tags that a run is created with, before its process has searched for other attempts."""
+    """Return the tags with which a run is created: state `choosing`, first heartbeat.
+
+    Args:
+        lease: duration of the lease in seconds.
+    """
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
 class HeartbeatMonitor:
-    """Heartbeats of other runs as this process has observed them, by its own clock."""
+    """Heartbeats of other runs, with the times at which this process observed them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -61,9 +70,10 @@ class HeartbeatMonitor:
         self._moving: set[str] = set()
 
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
-        """Return the seconds in which this process saw no new heartbeat of the run; 0 on the first call.
+        """Return the seconds without a new heartbeat of the run.
 
-        A long time between two calls counts only as GAP: the store was unreachable, also for the run's process.
+        Return 0 on the first call. At most 15 seconds are counted between two calls, because the store may have been
+        unreachable for the run's process too.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         seen, silent, looked = self._seen.get(run.run_id, (text, 0.0, now))
@@ -75,12 +85,15 @@ class HeartbeatMonitor:
         return silent
 
     def has_moved(self, run: StoredRun) -> bool:
-        """Return whether this process saw a new heartbeat, which proves that the run is at work."""
+        """Return whether this process has observed a new heartbeat of the run."""
         self.seconds_since_heartbeat(run)
         return run.run_id in self._moving
 
     def is_dead(self, run: StoredRun) -> bool:
-        """Return whether the run's process is known to be dead; without heartbeats only on this machine."""
+        """Return whether the process of the run is known to be dead.
+
+        A process is dead if its heartbeat is older than its lease, or if it ran on this machine and no longer exists.
+        """
         written = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
         lease = min(max(int(written[2]), SHORTEST), LONGEST) if written else float("inf")
         return self.seconds_since_heartbeat(run) > lease or process_ownership.is_dead(
@@ -89,18 +102,23 @@ class HeartbeatMonitor:
 
 
 def lease_owner(attempts: Sequence[StoredRun], signs: HeartbeatMonitor) -> StoredRun | None:
-    """Return the one of a specification's runs whose process trains it now, or is about to."""
+    """Return the first run whose process has or requests the lease, or None.
+
+    Args:
+        attempts: all runs of one specification.
+        signs: observed heartbeats.
+    """
     return next(_alive(attempts, signs, ASKS, HELD), None)
 
 
 def _alive(attempts: Sequence[StoredRun], signs: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
-    """Yield the runs whose tag is one of `states`, and whose process is not known to be dead."""
+    """Yield the runs in one of the lease states whose process may be alive."""
     running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
     return (run for run in running if not signs.is_dead(run))
 
 
 def set_lease_state(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
-    """Record the lease state of a run, and with it the `params`, which were delayed; usually one request."""
+    """Write the lease state and the parameters of a run to the store."""
     tracker.log(run_id, tags={schema.TAG_CLAIM: state}, params=params)
 
 
@@ -112,15 +130,17 @@ def acquire(
     signs: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Acquire the lease for a run; return None, or the run that has priority.
+    """Try to acquire the lease for a run.
 
     Args:
-        tracker: the store.
-        run_id: a run that was created with `initial_tags` and without its `params`.
-        attempts: queries the store for all runs of the specification.
-        finished: returns the one of the others that makes this run unnecessary; it may have ended between two queries.
+        run_id: id of a run that was created with `initial_tags` and without parameters.
+        attempts: function that queries the store for all runs of the specification.
+        finished: function that returns a run among the other attempts that makes this run unnecessary, or None.
         signs: observed heartbeats.
-        params: of the run, logged with the lease state.
+        params: parameters of the run, logged together with the lease state.
+
+    Returns:
+        None if the lease was acquired, otherwise the run that has priority.
     """
     signs = signs or HeartbeatMonitor()
     before = _others(run_id, attempts())
@@ -143,7 +163,13 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """The lease of this process on a run's specification; as a context it writes heartbeats."""
+    """Lease of this process on the specification of a run.
+
+    As a context manager it writes heartbeats in a thread.
+
+    Args:
+        lease: duration of the lease in seconds.
+    """
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
         self._tracker, self.run_id, self._lease = tracker, run_id, lease
@@ -153,7 +179,10 @@ class LeaseHolder:
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def sign(self) -> Mapping[str, str]:
-        """Return the next heartbeat for a caller that writes to the run; then call `mark_heartbeat_sent`."""
+        """Return the tag of the next heartbeat.
+
+        After the caller has written this tag to the run, it calls `mark_heartbeat_sent`.
+        """
         with self._lock:
             self._number += 1
             return sign(self._number, self._lease)
@@ -166,17 +195,20 @@ class LeaseHolder:
             self._given = now
 
     def check(self) -> None:
-        """Raise LeaseLost if another worker closed the run because its heartbeat was missing for too long."""
+        """Raise LeaseLost if another worker closed the run because of a late heartbeat."""
         run = self._tracker.get(self.run_id)
         self._late = False
         if run.state != "RUNNING" or run.deleted:
             raise LeaseLost(
-                f"run {self.run_id} missed its heartbeat for more than {self._lease} seconds; another worker has taken over its "
+                f"run {self.run_id} sent no heartbeat for more than {self._lease} seconds, so another worker has taken over its "
                 "specification. This attempt stops, and its results are discarded"
             )
 
     def check_if_late(self) -> None:
-        """Run `check` if heartbeats were further apart than the lease, as after the machine's sleep."""
+        """Call `check` if the time between two heartbeats exceeded the lease duration.
+
+        This happens, for example, when the machine was suspended.
+        """
         if self._late:
             self.check()
 
@@ -196,6 +228,6 @@ class LeaseHolder:
 
 
 def _clock() -> float:
-    """Return seconds, including those in which the machine slept if the system counts them."""
+    """Return the time in seconds, including suspended time if the system counts it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -1,4 +1,4 @@
-"""MemoryTracker: a tracker without a store, for tests and experiments."""
+"""MemoryTracker: a tracker without a database, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fa_registry.tracking.schema import EXPERIMENT
 
 
 class MemoryTracker(Tracker):
-    """Keeps runs in dictionaries and artifacts below `folder`."""
+    """Tracker with runs in dictionaries and artifacts in the directory `folder`."""
 
     def __init__(self, folder: Path):
         self.uri = "memory"
@@ -50,7 +50,7 @@ class MemoryTracker(Tracker):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """As Tracker.log; a metric's value is that of its newest step."""
+        """Log as Tracker.log does. The value of a metric is its value at the last step."""
         run = self.get(run_id)
         self.points[run_id].extend(points)
         newest = {point.key: point.value for point in sorted(self.points[run_id], key=lambda point: point.step)}
@@ -86,7 +86,6 @@ class MemoryTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """As Tracker.search."""
         matching = [
             run
             for run in self.runs.values()

@@ -1,4 +1,7 @@
-"""MlflowTracker: runs in an MLflow store, through the client API; the fluent API has global state."""
+"""MlflowTracker: a tracker for MLflow stores.
+
+It uses MLflow's client API, because the fluent API has global state.
+"""
 
 from __future__ import annotations
 
@@ -84,14 +87,14 @@ DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the 
 
 
 class MlflowTracker(Tracker):
-    """Runs in an MLflow store.
+    """Tracker for an MLflow store.
 
     Args:
-        uri: see store.resolve_uri.
-        experiment: target of new runs, created with the first of them.
-        experiment_id: id of an existing experiment, instead of `experiment`.
-        make: whether to create a missing database. Without it, a read-only database is opened for reading.
-        waits: whether opening waits for an unreachable server.
+        uri: URI of the store; see store.resolve_uri for the default.
+        experiment: name of the experiment of new runs. It is created with the first new run.
+        experiment_id: id of an existing experiment; replaces `experiment`.
+        make: whether to create a missing database. If False, a database without write access is opened for reading.
+        waits: whether the constructor waits for an unreachable server.
     """
 
     def __init__(
@@ -113,13 +116,16 @@ class MlflowTracker(Tracker):
 
     @property
     def _writer(self) -> Client:
-        """The client for changes of the store; raises StoreError if the store is read-only."""
+        """Client for changes of the store. Raises StoreError if the store is read-only."""
         if self._client.address != self.uri:
             check_writable(self.uri)
         return self._client
 
     def with_experiment(self, experiment: str) -> MlflowTracker:
-        """Return this open store, with its cached runs and `experiment` as the target of new runs."""
+        """Return a tracker for this store that creates new runs in `experiment`.
+
+        The new tracker shares the connection and the cache of this tracker.
+        """
         other = copy.copy(self)
         other._experiment, other._experiment_id = experiment, ""
         vars(other).pop("experiment_id", None)
@@ -132,7 +138,7 @@ class MlflowTracker(Tracker):
 
     @cached_property
     def experiment_id(self) -> str:
-        """The id of the experiment of new runs, which is created if missing."""
+        """Id of the experiment of new runs. A missing experiment is created."""
         if self._experiment_id:
             return self._experiment_id
         known = next((listed for listed in self._client.experiments() if listed.name == self._experiment), None)
@@ -148,20 +154,20 @@ class MlflowTracker(Tracker):
                     raise
             known = self._client.get_experiment_by_name(self._experiment)  # another process was faster
         if known.lifecycle_stage == LifecycleStage.DELETED:
-            raise StoreError(f"{self.experiment_deleted_message()}; or choose another with --experiment")
+            raise StoreError(f"{self.experiment_deleted_message()}, or choose another experiment with --experiment")
         return known.experiment_id
 
     def check_place(self) -> None:
-        """Raise OutsideStore if files of new runs would be written outside the store (docs/decisions/0056)."""
+        """Raise OutsideStore if files of new runs would be written outside the store.
+
+        See docs/decisions/0056.
+        """
         if self._database:
             listed = {known.experiment_id: known.artifact_location for known in self._client.experiments()}
             check_location(listed.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
-        """Return the artifact folder of a new experiment; None if a server chooses it.
-
-        Without one, MLflow would use `mlruns` in the current folder.
-        """
+        """Return the URI of a new experiment's folder; None if a server chooses it."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
@@ -169,8 +175,8 @@ class MlflowTracker(Tracker):
             check_inside_store(folder, self.uri)
         else:
             LOG.warning(
-                "experiment %s: the files of its runs are stored in %s, which other machines cannot read; "
-                "a team's server stores them for all (docs/team-server.md)",
+                "experiment %s: the files of its runs are stored in %s, which other machines cannot read. "
+                "To share the files, use a tracking server (docs/team-server.md)",
                 self._experiment,
                 folder,
             )
@@ -178,13 +184,13 @@ class MlflowTracker(Tracker):
 
     @cached_property
     def _downloads(self) -> Path:
-        """The folder for copies of a remote store's artifacts; removed when the process ends."""
+        """Folder for copies of remote artifacts, removed when the process ends."""
         folder = process_ownership.create_temp_dir("fa_registry-downloads-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """As Tracker.create, with user and source in the tags that MLflow's own pages read."""
+        """Create a run as Tracker.create does, with MLflow's tags for user and source."""
         self.check_place()
         started = self._writer.create_run(
             self.experiment_id,
@@ -208,7 +214,10 @@ class MlflowTracker(Tracker):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """As Tracker.log. The tags come with the last points, not before them: one of them may be `complete`."""
+        """Log as Tracker.log does, and set the tags in the same call as the last points.
+
+        The tags may contain the status `complete`, so they must not be set before all points.
+        """
         now = int(time.time() * 1000)
         # equal points of an equal time are stored once: points whose response was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
@@ -226,7 +235,10 @@ class MlflowTracker(Tracker):
             self._writer.delete_tag(run_id, name)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
-        """As Tracker.log_dataset; another run may record the same data set at the same time."""
+        """Record a data set as Tracker.log_dataset does.
+
+        If another process records the same data set at the same time, repeat the request.
+        """
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
         inputs = [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])]
@@ -240,7 +252,10 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
-        """As Tracker.upload; the files of a database's runs are stored next to it."""
+        """Store files as Tracker.upload does.
+
+        Files of an sqlite store are copied to a folder next to its database.
+        """
         local = self._local_root(run_id) if self._database else None
         if local is None:  # MLflow's client would request the address from the server once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
@@ -277,7 +292,6 @@ class MlflowTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """As Tracker.search."""
         terms = [term(f"tags.`{name}`", value) for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")
@@ -289,7 +303,7 @@ class MlflowTracker(Tracker):
         return SpillFile().spill_all(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
-        """As Tracker.history; MLflow's client has no query for several metrics, so one for each key."""
+        """Return points as Tracker.history does, with one query per metric."""
         histories = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
         return [Point(key, metric.value, metric.step) for key, metrics in histories for metric in metrics]
 
@@ -301,7 +315,7 @@ class MlflowTracker(Tracker):
         return (run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items())
 
     def link(self, run_id: str, path: str) -> str:
-        """As Tracker.link; relative, so that it is valid for any server address. MLflow opens it in a new tab."""
+        """Return a link as Tracker.link does, relative to the address of the server."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
     def experiment_deleted_message(self) -> str:
@@ -309,16 +323,19 @@ class MlflowTracker(Tracker):
         if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
             return ""
         restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {known.experiment_id}"
-        return f"experiment {self._experiment!r} was deleted in MLflow: `{restore}` restores it with its runs"
+        return f"experiment {self._experiment!r} was deleted in MLflow. To restore the experiment and its runs, run `{restore}`"
 
     def comparison(self, run_ids: Sequence[str]) -> str:
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """As Tracker.publish_views: views are tags of the experiment; so is the experiment's note."""
+        """Publish views as Tracker.publish_views does, and a note with links to them.
+
+        Views and note are tags of the experiment.
+        """
         why_not = self.why_no_views() if views else ""
         if why_not:
-            LOG.warning("no view for MLflow's pages: %s", why_not)
+            LOG.warning("cannot publish views for MLflow's pages: %s", why_not)
         if not views or why_not:
             return ""
         pages = {view.key: f"#/experiments/{self.experiment_id}{view.address}" for view in views[:2]}  # charts, table
@@ -331,7 +348,7 @@ class MlflowTracker(Tracker):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except StoreRefusal as error:
             LOG.warning(
-                "no view for MLflow's pages: the store does not accept tags of experiment %s: %s",
+                "cannot publish views for MLflow's pages: the store does not accept tags of experiment %s: %s",
                 self.experiment_id,
                 error,
             )
@@ -339,7 +356,10 @@ class MlflowTracker(Tracker):
         return pages[views[0].key]
 
     def why_no_views(self) -> str:
-        """Return why the store's pages (of its server or the installed MLflow) get no views; empty if they do."""
+        """Return the reason why no views can be published, or an empty string.
+
+        Views need a supported MLflow release of the server or, without a server, of the installed package.
+        """
         release = mlflow.__version__
         if self.uri.startswith("http"):
             known_as = get_default_host_creds(self.uri)  # a server with users requires a login for this
@@ -349,14 +369,16 @@ class MlflowTracker(Tracker):
                 release = answer.text[:100].strip()
             except (MlflowException, OSError) as error:
                 return f"{self.uri} does not report its version: {error}"
-        return "" if release.startswith(RELEASE) else f"they are of MLflow {release}; supported: {RELEASE}*"
+        return "" if release.startswith(RELEASE) else f"found MLflow {release}, but views need MLflow {RELEASE}*"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """As Tracker.artifact: the store's file if it is local, else a copy until the process ends.
+        """Return a local copy of an artifact as Tracker.artifact does.
+
+        If the artifact is already on this machine, return its path without a copy. A copy is removed when the process ends.
 
         Raises:
-            StoreError: the store does not answer.
-            UnreadableFile: the artifact is not a regular file in the run's own folder.
+            StoreError: the store does not respond.
+            UnreadableFile: the artifact is not a regular file in the run's artifact folder.
         """
         local = self._local_root(run_id)
         # On this machine: no copy, no request. MLflow would use the recorded address, which may be another store's folder.
@@ -386,13 +408,12 @@ class MlflowTracker(Tracker):
         return resolve_artifact(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> _Place:
-        """Return a run's experiment and artifact address, which never change and are therefore requested once."""
         if run_id not in self._places:
             self._places[run_id] = _Place.of(self._client.get_run(run_id).info)
         return self._places[run_id]
 
     def _local_root(self, run_id: str) -> Path | None:
-        """Return the run's artifact folder, which may not exist; None if a service stores the files."""
+        """Return the run's artifact folder; None if a remote service stores the files."""
         if (
             self._root[0] != run_id
         ):  # cached, because a run is read file by file and checking the folder's links is slow
@@ -407,7 +428,6 @@ class MlflowTracker(Tracker):
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        """Return the ids of experiments with this name, or of all; refresh the list if it is too old."""
         for new in (False, True):
             experiments = self._client.experiments(new)
             known = {listed.experiment_id: listed.name for listed in experiments}
@@ -419,7 +439,7 @@ class MlflowTracker(Tracker):
         if not chosen:
             raise StoreError(
                 self.with_experiment(name).experiment_deleted_message()
-                or f"no experiment {name!r} in the store {self.uri}; known: {', '.join(known.values())}"
+                or f"no experiment {name!r} in the store {self.uri}; known experiments: {', '.join(known.values())}"
             )
         return chosen
 
@@ -460,8 +480,6 @@ class MlflowTracker(Tracker):
 
 
 class _Place(NamedTuple):
-    """The part of a run's information that is cached for every run that was read."""
-
     experiment_id: str
     artifact_uri: str
 
@@ -472,9 +490,10 @@ class _Place(NamedTuple):
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Collect garbage once, at the end, and only among the objects created inside the context.
+    """Disable garbage collection within the context, and collect once at its end.
 
-    MLflow leaves reference cycles in every page, 100 KiB a run; collecting while it builds a page takes two thirds of the time.
+    MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times
+    as long.
     """
     collecting, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
@@ -508,6 +527,5 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _folder(name: str) -> str:
-    """Return a folder name for an experiment: one path component, not longer than file systems allow."""
     plain = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
     return plain if plain.strip(". ") else "_"

@@ -1,8 +1,8 @@
-"""Shared views of an experiment for MLflow's pages: runs grouped by method, with the main charts.
+"""Shared views for MLflow's pages: runs grouped by method, with charts.
 
-MLflow stores a shared view in a tag of the experiment and opens it by its key in the address; no user's columns and charts change.
-By default its pages open on a list without verdicts and on every metric's own chart, alphabetically, on linear axes. The tag has
-the format of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py checks that the pages still read it.
+MLflow stores a shared view in a tag of the experiment. The address of the page contains the key of the view. A shared view does not
+change a user's own columns and charts. Without a view, MLflow's pages show no verdicts and one chart per metric, in alphabetical
+order and with linear axes. The tag has the format of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py checks that MLflow reads it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,13 @@ HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
 
 @dataclass(frozen=True)
 class View:
-    """One shared view. key: its name in the address. state: in the format of MLflow's pages."""
+    """Shared view of an experiment.
+
+    Attributes:
+        key: name of the view in the page address.
+        state: content of the view, in the format of MLflow's pages.
+        charts: whether the view shows charts; otherwise it shows a table.
+    """
 
     key: str
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -62,26 +68,27 @@ class View:
 
     @property
     def address(self) -> str:
-        """The view's address, relative to the pages of its experiment."""
+        """Address of the view, relative to the page of its experiment."""
         return f"/runs?viewStateShareKey={quote(self.key)}" + ("&compareRunsMode=CHART" if self.charts else "")
 
     @property
     def text(self) -> str:
-        """The tag's value: the state with its own digest, compressed."""
+        """Value of the experiment tag: the compressed state, which includes its digest."""
         signed = {**self.state, MADE_BY: jsonio.digest_of(self.state)}
         return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
 
 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
-    """Return the address of MLflow's page that compares these runs, one column each, in this order."""
+    """Return the address of MLflow's page that compares these runs."""
     runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
     return f"#/compare-runs?runs={runs}&experiments={experiments}"
 
 
 def term(field: str, value: str) -> str:
-    """Return a term of MLflow's query language that is true at least where the field has this value.
+    """Return a condition in MLflow's query language that `field` has this value.
 
-    The language cannot express a quote or a backslash inside a text: a pattern then matches any character in their place.
+    The language cannot express quotes and backslashes in a text. For a value with such characters, the condition also matches
+    values with other characters at the same positions.
     """
     return f"{field} LIKE '{pattern(value)}'" if ODD.search(value) else f"{field} = '{value}'"
 
@@ -91,18 +98,22 @@ def pattern(value: str) -> str:
 
 
 def note_of(links: Mapping[str, str]) -> str:
-    """Return the experiment's note, which MLflow's pages show above its runs. links: title → address."""
+    """Return the experiment's note, which MLflow's pages show above the list of runs.
+
+    Args:
+        links: title → address.
+    """
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
 
 
 def is_our_note(text: str) -> bool:
-    """Return whether an experiment's note is unchanged since fa_registry wrote it; else it is the user's."""
+    """Return whether fa_registry wrote this note and no user has changed it."""
     before, after = map(re.escape, NOTE.split("{links}"))
     return re.fullmatch(rf"{before}{LINK}( · {LINK})*{after}", text) is not None
 
 
 def is_ours(text: str) -> bool:
-    """Return whether a view's tag is unchanged since fa_registry wrote it."""
+    """Return whether fa_registry wrote this view tag and no user has changed it."""
     try:
         plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
         state = json.loads(plain)
@@ -112,11 +123,14 @@ def is_ours(text: str) -> bool:
 
 
 def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ()) -> tuple[View, ...]:
-    """Return the views of a study's runs, or of all runs if `study` is empty: charts, then table.
+    """Return the views of a study's runs: charts, then a table.
 
-    If the study has several settings, two views of each come first, that of the first run's setting first, because a label with
-    setting and method does not fit. The charts are those of the metrics that any of these runs has.
-    about: ids of the runs that were just trained or audited, whose settings come first.
+    If the study has several settings, the views of each setting come first.
+
+    Args:
+        study: name of the study; empty means all runs.
+        runs: runs of the study. Charts show only metrics that at least one of these runs has.
+        about: ids of the runs that were just trained or audited. The views of their settings come first.
     """
     by_setting: dict[str, _Contents] = {}
     for run in sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started)):
@@ -130,8 +144,6 @@ def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ())
 
 @dataclass
 class _Contents:
-    """Metrics and tags that any of some runs has; collected in one pass, since runs are on disk."""
-
     count: int = 0
     metrics: set[str] = field(default_factory=set)
     groups: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -147,7 +159,6 @@ class _Contents:
 
     @classmethod
     def all(cls, parts: Iterable[_Contents]) -> _Contents:
-        """Return the union of `parts`."""
         whole = cls()
         for part in parts:
             whole.count += part.count
@@ -158,7 +169,6 @@ class _Contents:
 
 
 def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
-    """Return charts and table. apart: group by setting too, not only by method."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
@@ -168,7 +178,6 @@ def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = 
 
 
 def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
-    """Return mean and band over the seeds of each group; a metric that spans decades gets a log axis."""
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
@@ -198,7 +207,6 @@ def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
 
 
 def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return a line chart of these metric keys; MLflow's pages need all of its fields to draw it."""
     return {
         "uuid": f"{section}-{quantity}",
         "type": "LINE",
@@ -235,7 +243,6 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    """Return the table with one run per row, verdict first."""
     wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
     columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
     named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]

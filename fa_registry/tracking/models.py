@@ -1,6 +1,6 @@
-"""Registered models: versions with tags, aliases and files.
+"""Registered models of MLflow: versions with tags, aliases and files.
 
-The files have none of MLflow's flavours: a flavour would invite `mlflow.pyfunc.load_model`, which unpickles.
+The files have no MLflow flavour, because `mlflow.pyfunc.load_model` would then unpickle them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TAG_DESPITE = "fa.despite"
 TAG_AUTHOR = "fa.author"
 TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal promotions are one version
 MAX_DESCRIPTION = 4000  # characters; the database's limit is 5000
-CUT = "\n\n… cut here; the whole text is card.md among the files."
+CUT = "\n\n… The rest of this text was cut; the file card.md contains the complete text."
 PAGE = 1000
 FOLDER_DIGITS = 16  # hexadecimal, of a digest in a folder's name
 
@@ -54,51 +54,68 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 
 
 def promotion_key(card: ModelCard) -> str:
-    """Return a digest of run, verdicts and reason: promoting the same again makes no second version."""
+    """Return a digest of run, weights, edition, verdicts and reason of a promotion.
+
+    If a version with this key exists, the promotion creates no second version.
+    """
     weights = [card.digests.get(name, "") for name in FILES]
     edition = card.opinions[0].edition
     return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], verdict_tags(card), card.despite])
 
 
 def verdict_tags(card: ModelCard) -> dict[str, str]:
-    """Return tag → verdict of every edition of the card."""
+    """Return tag → verdict for every edition that judged the model."""
     return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
 
 
 def folder_name(key: str, card_digest: str) -> str:
-    """Return the name of a version's folder, from its promotion key and the SHA-256 of its card.json.
+    """Return the folder name of a model version.
 
-    MLflow stores the folder's address as the version's source, which its API cannot change.
+    MLflow stores the folder's address as the source of the version, and MLflow's API cannot change the source.
+
+    Args:
+        key: result of `promotion_key`.
+        card_digest: SHA-256 of the model's card.json.
     """
     return jsonio.digest_of([key, card_digest])[:FOLDER_DIGITS]
 
 
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
-    """Raise IntegrityError unless card and weights are those that were promoted.
+    """Raise IntegrityError if card or weights of a version are not the promoted ones.
 
-    The version's tags are not trusted: the card must be the one that the version's source names, and the weights those that the
-    run itself recorded.
+    The tags of the version are untrusted. The card is compared with the version's source, and the weights with the digests that the
+    run recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # releases that wrote no digest of the card into it named the folder by the key alone
     if folder not in (folder_name(key, version.tags[TAG_CARD]), key[:FOLDER_DIGITS]):
         raise IntegrityError(
-            f"{version.reference}: its source names the card {folder}, found another card whose tag {TAG_CARD} was replaced"
+            f"{version.reference}: its source contains the digest {folder}, but the tag {TAG_CARD} refers to another card"
         )
     if card.run_id != version.run_id:
-        raise IntegrityError(f"{version.reference}: it is of run {version.run_id}, its card of run {card.run_id}")
+        raise IntegrityError(
+            f"{version.reference}: it belongs to run {version.run_id}, but its card describes run {card.run_id}"
+        )
     run = tracker.get(version.run_id)
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     recorded = read_provenance(path)["digests"] if path else {}
     check_seal(tracker, run, recorded)
     other = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
     if other:
-        raise IntegrityError(f"{version.reference}: {', '.join(other)}: not the files that run {run.run_id} recorded")
+        raise IntegrityError(
+            f"{version.reference}: {', '.join(other)}: differs from the files that run {run.run_id} recorded"
+        )
 
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """One version of a registered model. source: folder of its files. aliases: those that point to it."""
+    """Version of a registered model.
+
+    Attributes:
+        version: number of the version.
+        source: address of the folder with the files.
+        aliases: aliases that refer to this version.
+    """
 
     name: str
     version: str
@@ -113,9 +130,12 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """The registered models of the store `uri` (see store.resolve_uri), which must exist.
+    """Registered models of an existing store.
 
-    Every method raises StoreError for an error of the store.
+    Every method raises StoreError if the store reports an error.
+
+    Args:
+        uri: URI of the store; see store.resolve_uri for the default.
     """
 
     def __init__(self, uri: str = ""):
@@ -123,14 +143,18 @@ class ModelRegistry:
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """Return all versions of `name`, newest first; empty if there is no such model. name: without a quote."""
+        """Return all versions of a model, newest first, or an empty list.
+
+        Args:
+            name: name of the model. It must not contain a single quote.
+        """
         versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def versions_of(self, run_id: str) -> list[RegisteredVersion]:
-        """Return all versions that were made of a run, without their aliases."""
+        """Return all model versions that were created from a run, without their aliases."""
         return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
 
     def _matching(self, query: str) -> list[ModelVersion]:
@@ -146,7 +170,14 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """Register a new version of `name`, created if missing, from the run's artifacts below `path`."""
+        """Register artifacts of a run as a new version of a model.
+
+        Create the model if it does not exist.
+
+        Args:
+            path: artifact folder of the version, relative to the run's artifacts.
+            description: Markdown text; cut to 4000 characters.
+        """
         try:
             self._client.create_registered_model(name)
         except StoreRefusal as refusal:
@@ -159,11 +190,16 @@ class ModelRegistry:
         return _registered(made, ())
 
     def set_alias(self, version: RegisteredVersion, alias: str) -> None:
-        """Move `alias` to this version."""
+        """Make `alias` refer to this version and to no other version of the model."""
         self._client.set_registered_model_alias(version.name, alias, version.version)
 
     def find(self, reference: str) -> RegisteredVersion:
-        """Return the version of `models:/NAME@alias` or `models:/NAME/3`; raise UnknownName without one."""
+        """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to.
+
+        Raises:
+            UsageError: the reference has another form.
+            UnknownName: the model, the alias or the version does not exist.
+        """
         match = REFERENCE.fullmatch(reference)
         if match is None:
             raise UsageError(f"model {reference!r}: expected {FORM}")
@@ -182,18 +218,21 @@ class ModelRegistry:
         return by_number[number]
 
     def names(self) -> list[str]:
-        """Return the names of the registered models, at most one page of them."""
+        """Return the names of the registered models, at most 1000."""
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """Return the folder of a version's files: the local one, or a copy until the process ends."""
+        """Return a local folder with the files of a version.
+
+        If the files are on another machine, the folder is a copy that is removed when the process ends.
+        """
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)
             if local is not None and os.path.isdir(local):
                 return local
             if local is not None and sqlite_path(self.uri):  # the recorded address is not tried
-                raise StoreError(f"{version.reference}: its files are not in {resolve_artifact(local, source)}")
+                raise StoreError(f"{version.reference}: its files are missing in {resolve_artifact(local, source)}")
             folder = process_ownership.create_temp_dir("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))

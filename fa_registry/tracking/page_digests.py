@@ -1,7 +1,8 @@
-"""Digests of the pages that an audit wrote into the store, so that an export is what was written.
+"""Digests of the pages that an audit wrote into the store.
 
-An audit's own run has a file with the SHA-256 of its pages, and that file's SHA-256 in a tag. An audited run has two pages of its
-newest audit, and their SHA-256 in a tag: every audit replaces them. Older releases recorded no digests.
+An export compares the pages with these digests. An audit's own run has the file digests.json with the SHA-256 of each page; a
+tag of this run contains the SHA-256 of that file. Each audited run has two pages of its newest audit, and a tag contains their
+SHA-256. Older releases recorded no digests.
 """
 
 from __future__ import annotations
@@ -20,21 +21,36 @@ SEAL = "digests.json"  # next to an audit's pages
 
 
 def seal_folder(folder: Path) -> dict[str, str]:
-    """Write the digests of all files in `folder` to a file in it; return the tag of the audit's run."""
+    """Write the digests of all files in `folder` to digests.json.
+
+    Returns:
+        The tag of the audit's own run, with the SHA-256 of digests.json.
+    """
     (folder / SEAL).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
     return {schema.TAG_PAGES: jsonio.file_digest(folder / SEAL)}
 
 
 def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
-    """Return the tag of a run to which these pages were attached."""
+    """Return the tag with the digests of the pages that an audit attached to a run.
+
+    Args:
+        digests: page name → SHA-256.
+    """
     return {schema.TAG_PAGES: jsonio.canonical(digests)}
 
 
 def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] = ()) -> dict[str, int]:
-    """Return name → size in bytes of an audit's pages, or of `names`; empty for an older release's audit.
+    """Compare an audit's pages with their recorded digests.
+
+    Args:
+        audit: the audit's own run.
+        names: pages to check; empty means all pages.
+
+    Returns:
+        Page name → size in bytes. The result is empty if an older release wrote the audit.
 
     Raises:
-        IntegrityError: names every page that is missing or was changed.
+        IntegrityError: a page is missing or was changed. The message lists all such pages.
     """
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:
@@ -46,7 +62,14 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
-    """Return name → size in bytes of a run's attached pages; raise as `check_audit_pages`."""
+    """Compare the pages that an audit attached to a run with their recorded digests.
+
+    Returns:
+        Page name → size in bytes.
+
+    Raises:
+        IntegrityError: a page is missing or was changed. The message lists all such pages.
+    """
     tag = run.tags.get(schema.TAG_PAGES)
     if not tag:
         return {}
@@ -54,6 +77,6 @@ def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
         recorded = jsonio.decode(dict[str, str], jsonio.loads(tag), schema.TAG_PAGES)
     except (ValueError, RecursionError, InvalidFields) as error:
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_PAGES} is not as an audit wrote it: {error}"
+            f"run {run.run_id}: the tag {schema.TAG_PAGES} was changed after the audit and cannot be read: {error}"
         ) from error
     return check_files(tracker, run.run_id, recorded)

@@ -1,4 +1,4 @@
-"""Conversion of a stored run to a RunRecord, with a check of every file against its recorded digest."""
+"""Conversion of a stored run to a RunRecord, after a check of its files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
-    """Return the record of a run that ended, from its recorded files.
+    """Read the recorded files of a run that has ended and return its RunRecord.
 
-    Status, setting and all else come from the recorded files. The record's integrity contains their checks, which are judged later:
-    see protocol.integrity.with_checks.
+    Status, setting and all other facts come from the recorded files and not from the store's tables. The record's field `integrity`
+    contains the results of the checks; see protocol.integrity.with_checks.
 
     Raises:
         IntegrityError: a file is missing or was changed.
@@ -34,7 +34,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(NEEDED):
         raise IntegrityError(
-            f"run {run.run_id}: none of its files exists where they are expected, {tracker.describe_location(run.run_id)}"
+            f"run {run.run_id}: all its files are missing. They were expected in {tracker.describe_location(run.run_id)}"
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
@@ -51,7 +51,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     _check_sizes(run.run_id, spec, sealed.measurements)
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
+            f"run {run.run_id}: the tag {schema.TAG_SPEC} refers to another specification than {schema.SPEC}"
         )
     return RunRecord(
         run_id=run.run_id,
@@ -61,7 +61,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         spec=spec,
         measurements=sealed.measurements,
         trajectory=trajectory(sealed.rows),
-        integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
+        integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
@@ -70,7 +70,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
 
 
 def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None:
-    """Raise IntegrityError if a number of the run exceeds a limit of memory, time, or threads."""
+    """Raise IntegrityError if a number exceeds the limits on memory, time or threads."""
     tables = (
         (schema.SPEC, manifest_checks.SPEC, vars(spec)),
         (f"{schema.SPEC}, recipe", manifest_checks.RECIPE, vars(spec.recipe)),
@@ -84,7 +84,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """Return an equal value, shared in memory: many runs have equal tables (versions, code, eval indices)."""
+    """Return an equal value that is shared in memory between runs."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -94,12 +94,19 @@ def _parsed(text: str) -> Any:
 
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
-    """Compare the run's metric tables with its recorded series; read_record must accept the run."""
+    """Compare the run's metric tables with its recorded series.
+
+    Call this only for a run that `read_record` accepts.
+    """
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
 def read_sealed(files: Mapping[str, Path]) -> SealedRun:
-    """Return the contents of the files of NEEDED, without checking their digests."""
+    """Decode the recorded files of a run without a check of their digests.
+
+    Args:
+        files: spec.json, measurements.json, provenance.json and series.parquet: name → path.
+    """
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
     return SealedRun(
@@ -108,13 +115,20 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
-    """Raise IntegrityError unless the run's tag matches digests and provenance.json; return its size."""
+    """Compare provenance.json and the digests with the run's tag `fa.artifacts`.
+
+    Returns:
+        Size of provenance.json in bytes, as {name: size}.
+
+    Raises:
+        IntegrityError: the file is missing, or the tag contains another digest.
+    """
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     if path is None:
         raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is missing")
     if run.tags.get(schema.TAG_ARTIFACTS) != jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(path)}):
         raise IntegrityError(
-            f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
+            f"run {run.run_id}: {schema.PROVENANCE} does not match the tag {schema.TAG_ARTIFACTS}; one of them was changed"
         )
     return {schema.PROVENANCE: path.stat().st_size}
 
@@ -122,16 +136,17 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
 def check_files(
     tracker: Tracker, run_id: str, digests: Mapping[str, str], may_be_lost: Sequence[str] = ()
 ) -> dict[str, int]:
-    """Compare files of a run with their recorded digests; return name → size in bytes of those that exist.
+    """Compare files of a run with their recorded digests.
 
     Args:
-        tracker: the store.
-        run_id: of the run.
-        digests: name → recorded SHA-256.
+        digests: file name → recorded SHA-256.
         may_be_lost: names of the files that may be missing.
 
+    Returns:
+        Name → size in bytes of the files that exist.
+
     Raises:
-        IntegrityError: names every file that is missing or was changed.
+        IntegrityError: a file is missing or was changed. The message lists all such files.
     """
     sizes, wrong = {}, []
     for name, recorded in digests.items():
@@ -150,29 +165,32 @@ def check_files(
 
 
 def read_spec(path: Path) -> RunSpec:
-    """Return the specification of a spec.json; raise IntegrityError if it is invalid."""
+    """Decode a spec.json. Raise IntegrityError if it is invalid."""
     return _read(path, RunSpec)[1]
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """Return provenance.json, without checking its digest; raise UnreadableFile if a run did not write it."""
+    """Read a provenance.json without a check of its digest.
+
+    Raises:
+        UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.
+    """
     return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
 
 
 def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
-    """Return a JSON file without a record class; check the types of the fields that are read."""
+    """Return the contents of a JSON file after a check of the types of its fields."""
     held = jsonio.read_json(path)
     try:
         manifest_checks.check(name, fields, held)
     except ValueError as error:
-        raise UnreadableFile(path, f"is not what a run wrote: {error}") from error
+        raise UnreadableFile(path, f"has contents that no run writes: {error}") from error
     if needed and needed not in held:
-        raise UnreadableFile(path, f"has no {needed}")
+        raise UnreadableFile(path, f"lacks the field {needed}")
     return held
 
 
 def _read(path: Path, kind: type) -> tuple[Any, Any]:
-    """Return a JSON file's contents and its record; raise IntegrityError instead of a usage error."""
     held = jsonio.read_json(path)
     try:
         return held, jsonio.decode(kind, held, path.name)
@@ -184,12 +202,23 @@ FEW = 12  # values searched for one by one: reading all runs of a large store ta
 
 
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
-    """Return identity → its runs of any state, newest first; empty if there are none."""
+    """Return the runs of each specification, newest first, regardless of their state.
+
+    Returns:
+        Identity → runs; an empty list if the specification has no run.
+    """
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
 
 def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FEW) -> dict[str, list[StoredRun]]:
-    """Return value → training runs with it in `tag`, newest first, maybe none. few: see FEW."""
+    """Return the runs that have each value of a tag, newest first.
+
+    Args:
+        few: maximum number of values for which the store is searched once per value. For more values, all runs are read once.
+
+    Returns:
+        Value → runs; an empty list if no run has the value.
+    """
     runs: dict[str, list[StoredRun]] = {value: [] for value in values}
     if len(runs) <= few:
         return {value: tracker.search({tag: value}) for value in runs}

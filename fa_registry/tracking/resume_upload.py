@@ -1,7 +1,8 @@
-"""Resume state of a run, uploaded so that another machine can continue the run.
+"""Upload of resume states, with which another machine can continue a run.
 
-An sqlite store needs no upload: every process that may write to it finds the resume file next to it. Uploads alternate between
-two paths, and the tag names the newest one, so that a process killed during an upload leaves the previous state intact.
+An sqlite store needs no upload, because every process that can write to the store can also read the local resume file. Uploads
+alternate between two paths, and a tag names the newest one. If the process is killed during an upload, the previous state is
+intact.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # the tag's value: epoch
 
 
 class KeptState:
-    """Resume state of one run in its store. attempts: earlier runs of the same specification."""
+    """Resume state of one run in its store.
+
+    Args:
+        attempts: earlier runs of the same specification.
+    """
 
     def __init__(
         self,
@@ -44,7 +49,10 @@ class KeptState:
         self._next, self._count = clock() + SECONDS_BETWEEN, 0
 
     def fetch(self, path: Path, beyond: int) -> None:
-        """Download earlier attempts' furthest state for `path`, if its epoch is above `beyond`."""
+        """Download the newest resume state of the earlier attempts to `path`.
+
+        Do nothing if the epoch of this state is not greater than `beyond`.
+        """
         places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
         if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
@@ -54,17 +62,29 @@ class KeptState:
             held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
             held = check_file(held, TENSORS) if held else None
         except UnreadableFile as error:
-            LOG.warning("cannot resume from the state that run %s left: %s", run.run_id, error)
+            LOG.warning("cannot resume from the state that run %s uploaded: %s", run.run_id, error)
             return
         if held is None:
-            LOG.warning("the state of epoch %d that run %s left in %s is missing", epoch, run.run_id, self._tracker.uri)
+            LOG.warning(
+                "the resume state of epoch %d that run %s uploaded to %s is missing",
+                epoch,
+                run.run_id,
+                self._tracker.uri,
+            )
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(held, path)
-        LOG.info("resuming from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
+        LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
-        """Upload the resume file `path` of this epoch if it is due; log errors, training continues."""
+        """Upload the resume file if enough time has passed since the last upload.
+
+        An error is logged and does not stop the training.
+
+        Args:
+            epoch: epoch after which the file was written.
+            now: whether to upload regardless of the time.
+        """
         began = self._clock()
         if not self._needed or (began < self._next and not now):
             return
@@ -74,7 +94,7 @@ class KeptState:
             if (
                 not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
             ):  # an unreachable server was logged already; it gets a later state
-                LOG.warning("the resume state is on this machine only: %s", error)
+                LOG.warning("the resume state could not be uploaded and is on this machine only: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))
 
     def _upload(self, path: Path, epoch: int) -> None:
@@ -88,7 +108,10 @@ class KeptState:
         self._count += 1
 
     def remove(self) -> None:
-        """Remove this run's state and those of earlier attempts from the store, after the run has ended."""
+        """Remove the resume states of this run and of earlier attempts from the store.
+
+        Call this after the run has ended.
+        """
         for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
             with suppress(RegistryError):  # without the permission, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)

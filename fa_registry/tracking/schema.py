@@ -1,4 +1,7 @@
-"""Names in the store: tags, metric keys, artifact paths. Writers and readers share this table."""
+"""Names in the store: tags, metric keys, artifact paths.
+
+All code that reads or writes a store uses these names.
+"""
 
 from __future__ import annotations
 
@@ -112,22 +115,28 @@ def first_fire_tag(rule: str) -> str:
 
 
 def verdict_tag(edition: EditionReference) -> str:
-    """Return the tag of an edition's verdict: name and start of digest, as `fa.verdict.2026-11.23d1b7cd`.
+    """Return the name of the tag that contains the verdict of an edition.
 
-    MLflow allows letters, digits, `_-.: ` in a tag; a user's edition may have any name. If the thresholds differ from the
-    edition's, the tag ends on `.modified`, so that the verdict does not replace that of the edition itself.
+    Example: `fa.verdict.2026-11.23d1b7cd`.
+
+    The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a
+    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`, so this verdict does
+    not replace the verdict of the unmodified edition.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
     return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"
 
 
 def step_checkpoint(step: int) -> str:
-    """Return the file of the state after the first steps: tensors `network.…` and `feedback.…`."""
+    """Return the artifact path of the state after the first training steps.
+
+    The file contains tensors named `network.…` and `feedback.…`.
+    """
     return f"checkpoints/step_{step:04d}.safetensors"
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the step of the step checkpoint among these artifacts; None if there is none."""
+    """Return the step of the step checkpoint in a list of artifact paths, or None."""
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
 
@@ -137,26 +146,34 @@ def epoch_checkpoint(epoch: int) -> str:
 
 
 def kept_state(epoch: int) -> str:
-    """Return the file of everything that training continues from after this epoch (`keep_states`)."""
+    """Return the artifact path of the full training state after an epoch."""
     return f"checkpoints/state_{epoch:04d}.safetensors"
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the file of the state one epoch after a kept state, which an audit's replay must reproduce."""
+    """Return the artifact path of the state one epoch after a kept state.
+
+    The replay of an audit must reproduce this state.
+    """
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
 def charts(quantities: Iterable[Metric]) -> tuple[str, ...]:
-    """Return the names of the third-party metrics that get charts; families, with many metrics, get none."""
+    """Return the names of the third-party metrics that have charts.
+
+    Metric families have no charts, because a family contains many metrics.
+    """
     third_party = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
     return tuple(one.name for one in third_party if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
 
 
 def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
-    """Yield (metric key, reading) of one epoch; a deep network's sites are thinned out, see `shown_sites`.
+    """Yield metric key and reading of one epoch for each metric that has a chart.
 
-    Test accuracy comes first: MLflow's page of two runs opens on a plot of the metric that was logged first.
-    further: names that `charts` returned.
+    Test accuracy is the first metric, because MLflow's page of two runs first plots the metric that was logged first.
+
+    Args:
+        further: names of third-party metrics, as returned by `charts`.
     """
     for name, key in scalar_metrics(further).items():
         if name in measurements.scalars:
@@ -168,27 +185,44 @@ def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator
 
 
 def shown(value: float) -> float:
-    """Round to four significant digits for the store's pages, which print all digits; the series is exact."""
+    """Round a value to four significant digits for the store's pages."""
     return float(f"{value:.4g}")
 
 
 def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
-    """Return scalar → metric key; a third-party scalar is its own key."""
+    """Return metric name → metric key for all scalar metrics.
+
+    Args:
+        further: names of third-party metrics. The metric key of a third-party metric is its name.
+    """
     return {**SCALAR_METRICS, **{name: name for name in further}}
 
 
 def site_metric(name: str, site: int, count: int) -> str:
-    """Return the key of a site metric at one of `count` sites, zero-padded: charts sort keys as text."""
+    """Return the metric key of a site metric at one site.
+
+    The number of the site has leading zeros, because charts sort the keys as text.
+    """
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int, further: Sequence[str] = ()) -> tuple[int, ...]:
-    """Return which of `count` sites have charts: all, or evenly spread ones. The series has all sites."""
+    """Return the sites that have charts: all, or evenly spaced sites.
+
+    Args:
+        further: names of third-party metrics with charts.
+    """
     return spread(count - 1, most_sites(further))
 
 
 def most_sites(further: Sequence[str] = ()) -> int:
-    """Return the number of sites per site metric that fit with the scalars and the audit's margin."""
+    """Return the maximum number of charts per site metric.
+
+    A run has at most 100 metric keys.
+
+    Args:
+        further: names of third-party metrics with charts.
+    """
     room = (
         MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)
     )  # counted twice: which of `further` are by site is unknown
@@ -196,18 +230,29 @@ def most_sites(further: Sequence[str] = ()) -> int:
 
 
 def shown_epochs(epochs: int, most: int = MOST_POINTS) -> Collection[int]:
-    """Return the epochs of 0..`epochs` with a point in the store's tables; most=0: all epochs."""
+    """Return the epochs for which the store's tables contain points.
+
+    Args:
+        epochs: number of epochs of the run.
+        most: maximum number of points; 0 means all epochs.
+    """
     return frozenset(spread(epochs, most)) if most else range(epochs + 1)
 
 
 def spread(last: int, most: int) -> tuple[int, ...]:
-    """Return at most `most` of the numbers 0..last, evenly spread, first and last included."""
+    """Return at most `most` evenly spaced integers from 0 to `last`.
+
+    The first and the last integer are included if `most` is at least 2.
+    """
     count = min(last + 1, most)
     return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
 def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[str, str]:
-    """Return TAG_SITES if the charts leave out sites; otherwise an empty dict."""
+    """Return the tag that lists the sites with charts.
+
+    Return an empty dict if all sites have charts.
+    """
     count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
     if count <= most_sites(further):
         return {}
@@ -215,7 +260,7 @@ def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[s
 
 
 def params(spec: RunSpec) -> dict[str, str]:
-    """Return the resolved specification under cfg/…; MLflow logs an entry point's raw parameters itself."""
+    """Return the specification as MLflow parameters with names such as `cfg/seed`."""
     flat = {
         "method": spec.method,
         "architecture": spec.architecture,
@@ -235,14 +280,14 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 
 def seed_of(params: Mapping[str, str]) -> int | None:
-    """Return the seed among a run's parameters; None if it is not a valid seed."""
+    """Return the seed from a run's parameters, or None if it is missing or invalid."""
     written = params.get(f"{PARAM}seed", "")
     seed = int(written) if SEED.fullmatch(written) else None
     return seed if seed is not None and seed.bit_length() < 64 else None
 
 
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
-    """Return the tags that a run has from its start."""
+    """Return the tags that a run has when it is created."""
     return {
         TAG_SCHEMA: str(SCHEMA),
         TAG_KIND: "run",

@@ -1,4 +1,4 @@
-"""series.parquet: every per-epoch value of a run, by site, lossless."""
+"""series.parquet: all values of a run, per epoch and site, without rounding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
-    """Write (epoch, measurements) rows: equal rows give equal bytes, missing values a null and a reason."""
+    """Write the measurements of each epoch to a Parquet file.
+
+    Equal measurements produce equal bytes. A missing value is written as null with a reason.
+
+    Args:
+        rows: pairs of epoch and measurements.
+    """
     flat: list[SeriesRow] = []
     for epoch, measurements in rows:
         flat += [
@@ -59,13 +65,13 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
 
 
 def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
-    """Return `trajectory` and `by_site` of the file, which is read once."""
+    """Read the file once and return the results of `trajectory` and `by_site`."""
     rows = read_rows(path)
     return trajectory(rows), by_site(rows)
 
 
 def read_rows(path: Path) -> list[SeriesRow]:
-    """Return the rows of the file. Raises UnreadableFile unless `write_series` wrote it."""
+    """Return the rows of the file. Raise UnreadableFile if the contents are invalid."""
     data = read_file(path)  # not memory-mapped: a damaged mapped file may end this process
     try:
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:
@@ -82,7 +88,7 @@ def read_rows(path: Path) -> list[SeriesRow]:
         raise UnreadableFile(path, f"is not a series that a run wrote: {str(error).splitlines()[0]}") from error
     wrong = next((row for row in rows if not _is_row(row)), None)
     if wrong:
-        raise UnreadableFile(path, f"is not a series that a run wrote: it has the row {shortened(wrong)}")
+        raise UnreadableFile(path, f"is not a series that a run wrote: it contains the invalid row {shortened(wrong)}")
     return rows
 
 
@@ -93,7 +99,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
 
 
 def _is_row(row: Sequence[Any]) -> bool:
-    """Return whether the row is a valid reading: a run's whole history is built from such rows."""
+    """Return whether all fields of the row are valid."""
     epoch, quantity, site, value, reason = row
     placed = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
     whole = quantity is not None and reason is not None and (value is None) == bool(reason)
@@ -101,7 +107,11 @@ def _is_row(row: Sequence[Any]) -> bool:
 
 
 def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[Point]:
-    """Yield the points that training logged of these rows, by epoch, without missing values."""
+    """Yield the metric points that the rows contain, in order of epochs.
+
+    Args:
+        further: names of third-party metrics with charts.
+    """
     last: dict[str, int] = {}
     for _, quantity, site, *_ in rows:
         last[quantity] = max(site, last.get(quantity, SCALAR_SITE))
@@ -116,7 +126,10 @@ def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[P
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
-    """Return the headline metrics by epoch (index = epoch); a missing epoch is N/A with a reason."""
+    """Return each headline metric as a series with one reading per epoch.
+
+    A missing value is N/A with a reason.
+    """
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
     by_site = {name: at_last_site(name) for name in TRAJECTORY}
@@ -130,7 +143,10 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
 
 
 def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
-    """Return growth and Γ of every site at most MOST_EPOCHS evenly spread epochs, first and last included."""
+    """Return growth and Γ of every site at no more than 25 evenly spaced epochs.
+
+    The first and the last epoch are included.
+    """
     own = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
     epochs = spread(max((row[0] for row in own), default=-1), MOST_EPOCHS)
     place = {epoch: index for index, epoch in enumerate(epochs)}

@@ -1,4 +1,4 @@
-"""Address and state of a store, checked before MLflow opens it. client.py opens it."""
+"""Checks of a store's address and database before MLflow opens the store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ LOOK_SECONDS = 1.0  # for another process to finish writing; the code that opens
 
 
 def resolve_uri(uri: str = "") -> str:
-    """Return the store to use: the argument, else MLFLOW_TRACKING_URI, else sqlite in the current folder.
+    """Return the URI of the store to use.
 
-    A sqlite path is made absolute: MLflow caches stores by URI, so that after a change of folder a relative one still
-    means the database in the old folder.
+    The path of an sqlite store becomes absolute, because the process may change its working directory later.
+
+    Args:
+        uri: URI of the store. If it is empty, use the environment variable MLFLOW_TRACKING_URI; if this is also empty, use
+            mlflow.db in the current folder.
+
+    Raises:
+        StoreError: the URI is that of MLflow's file store, which is not supported.
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
     if chosen.startswith("file:") or "://" not in chosen:
@@ -42,47 +48,49 @@ def resolve_uri(uri: str = "") -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Return the database file of a sqlite URI; None for any other store."""
+    """Return the database file of an sqlite URI, or None for any other store."""
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
 def _reading(path: Path) -> str:
-    """Return the read-only address of a database, with which sqlite writes no other files either.
+    """Return a read-only address of a database, with which sqlite writes no files.
 
-    The address contains the driver's name because MLflow creates a folder from `sqlite:///file:…` up to the last slash.
-    The path is quoted twice, once for sqlite and once for SQLAlchemy.
+    The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
+    quoted twice: once for sqlite and once for SQLAlchemy.
     """
     return f"sqlite+pysqlite:///file:{quote(quote(str(path)))}?mode=ro&uri=true"
 
 
 def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
-    """Return the address to open the store by, which differs from `uri` if the store is read-only.
+    """Check a store before it is opened.
 
     Args:
-        uri: the store.
         known_revisions: schema revisions that the installed MLflow can read.
-        make: whether the store will be created if missing, and written to.
+        make: whether a missing store will be created, and the store must be writable.
+
+    Returns:
+        The address with which to open the store. It differs from `uri` if the store is read-only.
 
     Raises:
-        StoreError: the store is missing or not writable (see `make`), of another program, or of a newer MLflow.
+        StoreError: the store is missing or not writable (see `make`), or another program or a newer MLflow created it.
     """
     path = sqlite_path(uri)
     if path is None:
         return uri
     if not path.parent.is_dir():
         raise StoreError(
-            f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
+            f"store {uri}: the folder {path.parent} does not exist; create this folder, or choose another store with --store"
         )
     if path.exists() and not path.is_file():
-        raise StoreError(f"store {uri}: {path} is not a file; choose another with --store")
+        raise StoreError(f"store {uri}: {path} is not a file; choose another store with --store")
     if not path.exists() and _journal(path).exists():
         raise StoreError(
-            f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing; "
-            "restore the database next to it, or delete the journal if the database is gone"
+            f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing. "
+            "Restore the database next to the journal, or delete the journal if the database is lost"
         )
     found = revision(path)
     if found is None and not make:
-        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates it with its first run")
+        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates the store with its first run")
     check_revision(uri, found, known_revisions)
     if make:
         check_writable(uri)
@@ -90,50 +98,66 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
 
 def check_revision(uri: str, found: str | None, known: set[str]) -> None:
-    """Raise StoreError if the database's schema is of a newer MLflow than the installed one."""
+    """Raise StoreError if a newer MLflow created the database schema.
+
+    Args:
+        found: schema revision of the database.
+        known: schema revisions that the installed MLflow can read.
+    """
     if found and found not in known:
         raise StoreError(
-            f"store {uri}: its schema {found!r} is unknown to this MLflow; a newer MLflow made it. "
-            "Use that version, or start a new store with --store"
+            f"store {uri}: the installed MLflow cannot read the schema {found!r}, because a newer MLflow created it. "
+            "Install that version of MLflow, or choose a new store with --store"
         )
 
 
 def check_writable(uri: str) -> None:
-    """Raise StoreError if a sqlite store is read-only; a server reports this itself when it is written to."""
+    """Raise StoreError if an sqlite store is read-only. Do not check other stores."""
     path = sqlite_path(uri)
     obstacle = path and _obstacle(path)
     if obstacle:
-        raise StoreError(f"store {uri}: {obstacle}; choose another with --store, or work on a copy of its folder")
+        raise StoreError(
+            f"store {uri}: {obstacle}; choose another store with --store, or use a copy of the store's folder"
+        )
 
 
 def _obstacle(path: Path) -> str:
-    """Return why a database and its artifacts cannot be written; empty if they can."""
+    """Return why a database or its artifacts cannot be written, or an empty string."""
     artifacts = path.parent / ARTIFACTS
     if artifacts.exists() and not artifacts.is_dir():
-        return f"{artifacts} is not a folder that can be written"
+        return f"{artifacts} is not a folder"
     places = (place for place in (path.parent, path, artifacts) if place.exists())
     return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
 
 
 def revision(path: Path) -> str | None:
-    """Return a database's schema revision; empty for tables without one, None without tables or file."""
+    """Return the schema revision of an sqlite database.
+
+    Returns:
+        The revision; an empty string if the database has tables without a revision; None if it has no tables or does not exist.
+
+    Raises:
+        StoreError: the database is not an MLflow store.
+    """
     if not path.exists():
         return None
     with probe_sqlite(path) as connection:
         tables = _tables(connection)
         if tables and FIRST not in tables:
-            raise StoreError(f"store {path}: a database of another program than MLflow; choose another with --store")
+            raise StoreError(
+                f"store {path}: expected an MLflow database, found a database of another program; choose another store with --store"
+            )
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
     return row[0] if row else "" if tables else None
 
 
 def check_initialised(path: Path) -> None:
-    """Raise StoreError if a database of another schema contains no run: its creation was interrupted."""
+    """Raise StoreError if a database without runs was not created completely."""
     with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
                 f"store {path}: the database is incomplete and contains no runs: its creation was interrupted or is still running. "
-                "Repeat the command in a minute; if the error persists, delete the file, or choose another with --store"
+                "Repeat the command in a minute; if the error persists, delete the file, or choose another store with --store"
             )
 
 
@@ -143,9 +167,12 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 @contextlib.contextmanager
 def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection that writes nothing, except that sqlite first rolls back an interrupted write.
+    """Open an sqlite connection for reading.
 
-    sqlite can roll back only with write access; until it has, every other access fails.
+    If the last write to the database was interrupted, sqlite first rolls it back. This needs write access.
+
+    Raises:
+        StoreError: the database cannot be read.
     """
     _check_journal(path)
     mode = "ro" if _obstacle(path) else "rw"
@@ -158,19 +185,21 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_READONLY_ROLLBACK:
             raise StoreError(
-                f"store {path}: its last write was interrupted and must be rolled back by a user with write access before it "
-                f"can be read: let its owner run `fa-registry doctor`, or work on a copy of its folder that includes "
+                f"store {path}: its last write was interrupted. A user with write access must roll it back before the store can be "
+                f"read: ask the owner to run `fa-registry doctor`, or use a copy of the store's folder that includes "
                 f"{_journal(path).name}"
             ) from error
         if code == sqlite3.SQLITE_NOTADB:
-            raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
+            raise StoreError(
+                f"store {path}: expected an SQLite database ({error}); choose another store with --store"
+            ) from error
         raise StoreRefusal(f"store {path}", error) from error
 
 
 def _check_journal(path: Path) -> None:
-    """Raise StoreError if the rollback journal names another file, which sqlite would delete.
+    """Raise StoreError if sqlite would delete another file because of the journal.
 
-    Only a transaction over several databases writes such a journal, and MLflow has one. An untrusted store may contain one.
+    An untrusted store may contain such a journal. MLflow never writes such a journal.
     """
     journal = _journal(path)
     if not os.path.lexists(journal):
@@ -185,8 +214,8 @@ def _check_journal(path: Path) -> None:
         return
     if end == NAMES_ANOTHER:
         raise StoreError(
-            f"store {path}: {journal.name} names another file for deletion by sqlite, which MLflow never does; "
-            "if you did not create this store, do not open it"
+            f"store {path}: {journal.name} would make sqlite delete another file. MLflow never writes such a journal. "
+            "If you did not create this store, do not open it"
         )
 
 

@@ -1,4 +1,7 @@
-"""Kinds of errors of a store, and advice for each: unifies MLflow, SQLAlchemy, sqlite and the system."""
+"""Kinds of store errors and the advice that is shown for each kind.
+
+The errors come from MLflow, SQLAlchemy, sqlite and the operating system.
+"""
 
 from __future__ import annotations
 
@@ -53,41 +56,51 @@ CUT = re.compile(
 BROKEN = "500 error responses"  # urllib3's message for a faulty server; 502 to 504 mean an unreachable one
 OF_FILES = re.compile(r"list artifacts in \w+://")  # a server reports its bucket's error with its own error code
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's message: the endpoint
-KEPT = "what was written before is kept"
+KEPT = "data that were written before are kept"
 TO_DO = {
-    HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
-    FULL: f"{KEPT}. Free some space, or raise the limit on the size of files, then repeat the command",
-    BARRED: f"{KEPT}. Make its folder and its files readable and writable, then repeat the command",
+    HELD: f"another process locks the database; {KEPT}. Wait for that process or end it, then repeat the command",
+    FULL: f"{KEPT}. Free some disk space, or increase the limit on the size of files, then repeat the command",
+    BARRED: f"{KEPT}. Make the folder and its files readable and writable, then repeat the command",
     FAILING: f"{KEPT}. Check the disk (a limit on the size of files gives the same error), then repeat the command",
-    LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
-    DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
-    AWAY: f"{KEPT}. Check that it is running and that its address is right, then repeat the command",
-    FAULTY: f"{KEPT}. Its own log shows the cause: its bucket needs other keys, or its disk or database is full. Repair that, then "
-    "repeat the command",
+    LACKING: f"{KEPT}. Install the missing library, then repeat the command",
+    DAMAGED: "the database is damaged. Copy its folder first; `sqlite3 mlflow.db .recover` then prints the data that can be read",
+    AWAY: f"{KEPT}. Check that the server is running and that its address is correct, then repeat the command",
+    FAULTY: f"{KEPT}. The server's log shows the cause, such as wrong keys for its bucket, or a full disk or database. Repair the "
+    "server, then repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; the server's administrator creates users",
-    FORBIDDEN: f"{KEPT}. A user with MANAGE on that experiment, or the server's administrator, can grant EDIT "
-    "(docs/team-server.md)",
-    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their equivalents; if a server stores the files "
-    "(--artifacts-destination, docs/team-server.md), set them for that server: its clients need none",
+    FORBIDDEN: f"{KEPT}. A user with the permission MANAGE on that experiment, or the server's administrator, can grant the "
+    "permission EDIT (docs/team-server.md)",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the keys of another service. If an MLflow server "
+    "stores the files (--artifacts-destination, docs/team-server.md), set the keys for the server; its clients need no keys",
 }
-SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all other kinds: "refuses"
+SAYS = {AWAY: "does not respond", FAULTY: "responds with errors"}  # by kind; all other kinds: "reports an error"
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
 LONGEST = 400  # characters of another program's message
 
 
 class StoreRefusal(StoreError):
-    """An error of a store. kind: a key of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
+    """Error that a store reported, with advice for the user.
+
+    Attributes:
+        kind: kind of the error, a key of TO_DO, or an empty string.
+        code: MLflow's error code, such as RESOURCE_DOES_NOT_EXIST.
+    """
 
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
         self.code = str(getattr(error, "error_code", ""))
-        reported = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_statement(root, self.kind)}"
+        reported = f"{subject} {SAYS.get(self.kind, 'reports an error')}: {_statement(root, self.kind)}"
         super().__init__("; ".join([reported, *([TO_DO[self.kind]] if self.kind else [])]))
 
 
 @contextlib.contextmanager
 def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert system errors, and errors of `kinds`, to StoreRefusal. subject: such as `store sqlite:///…`."""
+    """Convert system errors and errors of the types `kinds` to StoreRefusal.
+
+    Args:
+        subject: first words of the message, such as `store sqlite:///…`.
+        kinds: further exception types to convert.
+    """
     try:
         yield
     except BrokenPipeError:  # the reader of a standard stream has left: no error of a disk or a store
@@ -99,7 +112,7 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _root(error: BaseException) -> tuple[BaseException, str]:
-    """Return the first cause of a known kind, and the kind; otherwise the error itself and ""."""
+    """Return the first error with a known kind in the chain of causes, and its kind."""
     cause: BaseException | None = error
     while cause is not None:
         reported = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
@@ -116,7 +129,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """Return the kind of a server's error response, or AWAY if the server cannot be reached."""
+    """Return the kind of a server's error; AWAY if the server cannot be reached."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     answers = isinstance(error, MlflowException) and str(error).startswith("API request")
     if isinstance(error, RestException) or answers:  # MLflow uses these codes for a database too
@@ -132,7 +145,6 @@ def _of_server(error: BaseException) -> str:
 
 
 def _of_bucket(error: BaseException) -> str:
-    """Return the kind of an error of a bucket's library, found by class name and message."""
     if _library(error) not in BUCKETS:
         return ""
     is_away = re.search("Connect|Timeout", type(error).__name__)
@@ -140,7 +152,7 @@ def _of_bucket(error: BaseException) -> str:
 
 
 def _of_database(error: BaseException) -> str:
-    """Return AWAY if a database server is unreachable; its own errors have no kind."""
+    """Return AWAY if a database server cannot be reached, otherwise an empty string."""
     text = str(error)
     is_gone = _library(error) == "psycopg2" and CUT.search(text) and not ANSWERED.search(text)
     return AWAY if is_gone else ""
@@ -151,12 +163,16 @@ def _library(error: BaseException) -> str:
 
 
 def _statement(error: BaseException, kind: str = "") -> str:
-    """Return the error on one line, without SQLAlchemy's additions: the statement, its parameters, a link."""
+    """Return the error message on one line, without the additions of SQLAlchemy."""
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username
         asked = ASKED.search(str(error))
-        unknown = f"it knows no user {user!r} with this password" if user else "it requires a user and a password"
-        return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
+        unknown = f"it has no user {user!r} with this password" if user else "it requires a user name and a password"
+        return (
+            unknown
+            if kind == UNKNOWN
+            else f"user {user!r} has no permission for {asked[1] if asked else 'this request'}"
+        )
     if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
         reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with the object that failed
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")

@@ -1,4 +1,4 @@
-"""RunWriter: writes one training run to a tracker, epoch by epoch, and its files at the end."""
+"""RunWriter: writes metrics and files of one training run to a store."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetentionOptions:
-    """Which optional data of a run are stored.
+    """Options that select which optional data of a run are stored.
 
-    checkpoint_every: store the weights of every n-th epoch, and the initial ones; 0: only the final ones, since the initial ones
-    follow from the specification. points: of each metric in the store's tables, evenly spread over the epochs, for charts; 0: one
-    an epoch; the series has every epoch in any case. states: number of states from which an audit can replay one epoch, see
-    trainer_state.kept_epochs.
+    Attributes:
+        checkpoint_every: store the initial weights and the weights after every n-th epoch; 0 stores only the final weights. The
+            initial weights also follow from the specification.
+        points: number of points per metric in the store's tables, evenly spaced over the epochs; 0 means one point per epoch.
+            series.parquet contains all epochs in any case.
+        states: number of training states from which an audit can replay one epoch; see trainer_state.kept_epochs.
     """
 
     checkpoint_every: int = 0
@@ -50,7 +52,14 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class Origin:
-    """Name of an adopted run, and its files by name and SHA-256; feedback is empty if none was given."""
+    """Files from which an adopted run was made.
+
+    Attributes:
+        weights: file name of the weights.
+        weights_sha256: SHA-256 of the weights file.
+        feedback: file name of the feedback, or an empty string if the user gave none.
+        feedback_sha256: SHA-256 of the feedback file.
+    """
 
     name: str
     weights: str
@@ -60,7 +69,7 @@ class Origin:
 
     @property
     def provenance(self) -> Mapping[str, str]:
-        """The origin in provenance.json, which separates what was stated from what was observed."""
+        """Fields of provenance.json that describe the origin and what the user stated."""
         return {
             "trained": "not trained here: the weights were adopted from a file",
             "file": self.weights,
@@ -72,7 +81,10 @@ class Origin:
 
     @property
     def feedback_card(self) -> Mapping[str, str]:
-        """Replaces distribution and seed, which exist only for feedback that was drawn here."""
+        """Fields of the feedback card that replace distribution and seed.
+
+        Feedback from a file has no known distribution and seed.
+        """
         return {"distribution": f"given in {self.feedback}, not drawn here", "source_sha256": self.feedback_sha256}
 
 
@@ -82,19 +94,19 @@ AWAY_SECONDS = 20.0  # between two attempts to reach an unreachable server durin
 
 
 class RunWriter:
-    """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt.
+    """Writer of one run.
+
+    Call `start`, then `on_epoch` for each epoch, then `complete`. Call `fail` or `interrupt` if the training ended early.
 
     Args:
-        tracker: the store.
-        task: what is trained.
-        study: name of the study; study_run: id of the study's own run.
-        adopt: id of a run that `mlflow run` started; empty: create one.
-        keep: which optional data are stored.
-        origin: of a run that was not trained here: it has no initial weights, and feedback only if that was given.
-        conformance: measurements of a method that is not built-in.
-        lease_seconds: without a heartbeat for this long, another worker may train the specification; 0: a run without a lease.
-            A run with a lease gets its parameters when it acquires the lease.
-        open_end: the number of epochs is set later, by `log_params`; until then the run has no parameters.
+        study_run: id of the study's own run.
+        adopt: id of a run that `mlflow run` started; empty means that a new run is created.
+        keep: options that select which optional data are stored.
+        origin: files of an adopted run, which has no initial weights; None for a run that is trained here.
+        conformance: results of the conformance suite for a method that is not built-in.
+        lease_seconds: duration of the lease; another worker may train the specification if there is no heartbeat for this time. 0
+            means no lease. The parameters of a run with a lease are logged when it acquires the lease.
+        open_end: whether the number of epochs is set later by `log_params`. Until then the run has no parameters.
     """
 
     def __init__(
@@ -153,7 +165,7 @@ class RunWriter:
         self.claim = lease.LeaseHolder(tracker, self.run_id, lease_seconds) if lease_seconds else None
 
     def discard_run(self) -> None:
-        """Move this run to the store's bin, still empty: another worker trains the specification."""
+        """Delete this empty run because another worker trains the specification."""
         if self._adopted:  # `mlflow run` itself still ends it
             self._tracker.adopt(self.run_id, "mlflow run: trained elsewhere", {schema.TAG_KIND: schema.LAUNCH}, {})
         else:
@@ -162,12 +174,16 @@ class RunWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the writer without changing the run, because its end is already written."""
+        """Close the writer and leave the run unchanged."""
         self._has_ended = True
         process_ownership.remove_quietly(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
-        """Write what is known before the first step: spec, initial weights, feedback with its card."""
+        """Write specification, initial weights and feedback before the first step.
+
+        Args:
+            initial: network before the first step; None for an adopted run.
+        """
         task = self._task
         self._tracker.log_dataset(self.run_id, _dataset(task))
         (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
@@ -180,7 +196,15 @@ class RunWriter:
             save_tensors(self._folder / name, tensors)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
-        """Write an epoch, and a checkpoint if due. Raises LeaseLost if another worker took over."""
+        """Write the metrics of an epoch, and a checkpoint if one is due.
+
+        Args:
+            row: epoch and its measurements.
+            trainer: the trainer, needed to keep training states.
+
+        Raises:
+            LeaseLost: another worker has taken over the specification.
+        """
         self.write_series(row)
         if self.claim:
             self.claim.check_if_late()
@@ -193,7 +217,7 @@ class RunWriter:
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
     def log_params(self, spec: RunSpec) -> None:
-        """Set the number of epochs of a run with an open end, with its parameters."""
+        """Set the final specification of a run with `open_end`; log its parameters."""
         self._task = replace(self._task, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self._tracker.adopt(
@@ -201,7 +225,10 @@ class RunWriter:
         )
 
     def record_training(self, trainer: Trainer) -> None:
-        """Write the state after the first steps and the chained digests; older resume files lack them."""
+        """Record the state after the first steps and the chained digests of the epochs.
+
+        A run that resumed from a file of an older release has no chained digests.
+        """
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
         chain = trainer.chain.digests
@@ -211,14 +238,17 @@ class RunWriter:
             self._sealed[schema.KEPT_STATES] = kept
 
     def restore_rows(self, rows: list[EpochRow]) -> None:
-        """Write the epochs that an interrupted run had measured. Their checkpoints stay with that run."""
+        """Write the epochs that an interrupted run has measured.
+
+        The checkpoints of these epochs stay in the interrupted run.
+        """
         for row in rows:
             self.write_series(row)
         self._resumed_from = rows[-1].epoch if rows else 0
         self._tags |= {schema.TAG_RESUMED: str(self._resumed_from)} if rows else {}
 
     def write_series(self, row: EpochRow) -> None:
-        """Buffer the epoch's metrics, if the charts show this epoch."""
+        """Record the measurements of an epoch, and buffer its metric points."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
             if reading.not_finite:  # SQL stores clamp inf: such a value is in the series and in a tag
@@ -238,14 +268,14 @@ class RunWriter:
         self._points += points
 
     def tag(self, tags: Mapping[str, str]) -> None:
-        """Set these tags with the next points, while the run is still at work."""
+        """Buffer tags, which are set together with the next points."""
         self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send what is not in the store yet; if the server is unreachable, a later call does.
+        """Send buffered points and tags to the store.
 
-        Until then the points are buffered in memory, and the resume file has all their epochs.
+        If the server is unreachable, keep the buffer in memory and send it in a later call.
         """
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
@@ -255,11 +285,13 @@ class RunWriter:
             if refusal.kind not in WAITED_FOR:
                 raise
             if not self._away:
-                LOG.warning("%s. Training continues; its metrics are sent when the server is reachable again", refusal)
+                LOG.warning(
+                    "%s. Training continues; the metrics will be sent when the server is reachable again", refusal
+                )
             self._away, self._tried = True, time.monotonic()
             return
         if self._away:
-            LOG.warning("store %s is reachable again: all metrics have been sent to it", self._tracker.uri)
+            LOG.warning("store %s is reachable again: all metrics have been sent", self._tracker.uri)
         self._away = False
 
     def _send(self, tracker: Tracker) -> None:
@@ -274,7 +306,10 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
-        """Write the final weights, series, measurements and provenance; end the run with the outcome's status."""
+        """Write the final files of the run and end it with the status of the outcome.
+
+        The files are the final weights, the series, the measurements and the provenance.
+        """
         task, folder = self._task, self._folder
         if self.claim:
             self.claim.check()
@@ -306,23 +341,26 @@ class RunWriter:
         self.abandon()
 
     def fail(self, error: BaseException) -> None:
-        """End the run as failed, with the traceback as an artifact; as interrupted if the error is a Ctrl-C."""
+        """End the run as failed and store the traceback as an artifact.
+
+        If the error is a KeyboardInterrupt, end the run as interrupted.
+        """
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             self.interrupt("interrupted")
             return
         self._end("".join(traceback.format_exception(error)), "failed", "FAILED")
 
     def interrupt(self, reason: str) -> None:
-        """End the run as interrupted by a user; its measurements stay. An error of the store is logged."""
+        """End the run as interrupted. Log an error of the store instead of raising it."""
         try:
             self._end(reason, schema.INTERRUPTED, "KILLED")
         except (RegistryError, OSError) as error:  # must not replace the interrupt
-            LOG.warning("run %s was interrupted, and its end could not be written: %s", self.run_id, error)
+            LOG.warning("run %s was interrupted, and its final status could not be written: %s", self.run_id, error)
 
     def _end(self, text: str, status: str, state: str) -> None:
-        """Write how the run ended, unless that is already written.
+        """Write the final status of the run, unless it is already written.
 
-        A second Ctrl-C waits until the tags are written. An unreachable server is not waited for: the next command closes the run.
+        A second Ctrl-C has no effect until the tags are written. If the server is unreachable, the next command closes the run.
         """
         if self._has_ended:
             return
@@ -347,12 +385,12 @@ class RunWriter:
             process_ownership.remove_quietly(self._folder)
 
     def _left(self, tracker: Tracker, state: str, kind: str) -> str:
-        """Return the state of a run whose end could not be written, after an attempt to set it."""
+        """Try to end a run whose last files could not be written; describe its state."""
         with suppress(RegistryError):
             if kind != AWAY:
                 tracker.finish(self.run_id, state)
-                return f"Run {self.run_id} has ended without its last files"
-        return f"Run {self.run_id} stays RUNNING until the next command closes it"
+                return f"Run {self.run_id} has ended, but its last files could not be written"
+        return f"Run {self.run_id} stays RUNNING until the next command closes this run"
 
     def _write_feedback(self) -> None:
         task = self._task
@@ -369,7 +407,7 @@ class RunWriter:
         (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
 
     def _ending(self, outcome: TrainingOutcome) -> dict[str, str]:
-        """Return the fields that tags repeat; audits use these, not the tags (docs/decisions/0031)."""
+        """Return the fields of provenance.json that are also tags."""
         spec = self._task.spec
         return {
             "status": outcome.status,
@@ -399,7 +437,7 @@ class RunWriter:
 
 
 def _dataset(task: Task) -> DatasetReference:
-    """Return both splits as one entry: MLflow stores one context per data set and drops a second silently."""
+    """Return training and test data as one entry."""
     sizes = {"train_samples": len(task.splits.train_labels), "test_samples": len(task.splits.test_labels)}
     profile = {**sizes, "classes": task.card.classes, "shape": "x".join(map(str, task.card.image_shape))}
     return DatasetReference(task.card.name, task.splits.digest, task.card.source, "training and evaluation", profile)
@@ -410,6 +448,6 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Return relative path → SHA-256 of every file below `folder`."""
+    """Return relative path → SHA-256 for every file below `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}

@@ -1,1 +1,1 @@
-"""The one training loop of every method, what it measures on the way, and what an audit recomputes."""
+"""The training loop, its measurements, and the checks that an audit recomputes."""

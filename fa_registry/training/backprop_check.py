@@ -1,11 +1,12 @@
-"""Check that a method with another declared rule is not backpropagation on its run's final weights.
+"""Check that a run's method does not train by undeclared backpropagation.
 
-The conformance suite measures small networks, which a method could recognise. This check uses the run's final weights and
-feedback state, on the run's eval batch and on a batch of its training data.
+The conformance suite measures small networks. A method could recognise these networks and behave differently on them. Therefore
+this check uses the run's final weights and feedback state, on the run's eval batch and on a batch of the run's training data.
 
-It computes the cosine of a whole batch's credit with the gradient, or of the update that each leaves in the block; the larger
-one counts. It counts the sites 1..L whose block has weights and whose credit is not exact by construction. If fewer than two
-sites are left, site 0 counts too if the embedding has weights.
+At each site, the check computes two cosines over the whole batch. The first cosine compares the credit with the gradient. The
+second compares the update by the credit with the update by the gradient, for the weights of the block below the site. The larger
+cosine counts. The check counts the sites 1..L whose block has weights and whose credit is not exact by construction. If fewer
+than two sites remain and the embedding has weights, the check also counts site 0, except where its credit is exact.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from fa_registry.training.credit_check import Gradients, Trial, cosine, gradient
 from fa_registry.training.probe_context import stream
 from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
-ANOTHER_NAME = "this is backpropagation by another name"
-DECLARED = "its card declares that its credit may reach backpropagation's"
+ANOTHER_NAME = "the method is backpropagation, although its card does not declare it"
+DECLARED = "the method's card declares that its credit may reach that of backpropagation"
 NEAR = 0.99  # at every counted site: every rule of the catalog that does not declare it stays below
 NEAR_UNDER_FRESH_FEEDBACK = (
     0.9  # at every counted site: the conformance suite's limit at initialisation (credit.md §5.2)
@@ -37,15 +38,15 @@ Cosines = Mapping[int, float]  # by site
 
 
 def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
-    """Compare the method's credits and updates with backpropagation's.
+    """Compare the method's credits and updates with those of backpropagation.
 
     Args:
-        task: A run's task with its final weights and feedback state.
-        no_feedback: Why the feedback state is missing, empty if it is not.
+        task: the run's task, with the run's final weights and feedback state.
+        no_feedback: the reason why the feedback state is missing, or an empty string.
 
     Returns:
-        None for a control and for a method whose credit is exact everywhere. The outcome is "not possible" if the check cannot
-        separate the method from backpropagation, or if the feedback state is missing.
+        The result, or None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if the
+        method is indistinguishable from backpropagation or if the feedback state is missing.
     """
     card = task.method.card
     if task.spec.control != "none" or card.exact_sites == "all":
@@ -56,31 +57,36 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
     if objection := _objection(task, sites, own):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
-    declared = DECLARED if card.reaches_bp else f"not above {NEAR} at every site that counts"
+    declared = (
+        DECLARED if card.reaches_bp else f"not all cosines are above {NEAR}, the limit for undeclared backpropagation"
+    )
     return Check(CREDIT_CHECK, "agrees", f"{_text(own)}; {declared}")
 
 
 def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
-    """Return why the method is undeclared backpropagation; empty if it is not."""
+    """Return the reason why the method is undeclared backpropagation, or an empty string."""
     card = task.method.card
     if own and min(own.values()) > NEAR and not card.reaches_bp:
-        return f"{_text(own)}, above {NEAR} at every site that counts"
+        return f"{_text(own)}, above {NEAR} at every counted site"
     fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
-        limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
-        return f"under a fresh draw of its feedback {_text(fresh)}, {limit}"
+        limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
+        return f"under newly drawn feedback {_text(fresh)}; {limit}"
     return ""
 
 
 def counted_sites(task: Task) -> list[int]:
-    """Return the sites that count; see the top of this file."""
+    """Return the sites at which the check compares credits with gradients.
+
+    The module docstring gives the rule that selects the sites.
+    """
     parts = {part_of(name) for name, _ in task.network.named_parameters()}
     sites = [site for site in range(1, task.blocks + 1) if not task.exact_sites[site] and f"blocks.{site - 1}" in parts]
     return [0, *sites] if len(sites) < 2 and "embed" in parts and not task.exact_sites[0] else sites
 
 
 def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the eval batch, and training samples drawn from the run's seed and augmented as in training."""
+    """Yield the eval batch and a batch of training samples, both as (images, labels)."""
     yield task.eval_batch
     splits = task.splits
     chosen = torch.randperm(len(splits.train_labels), generator=stream(task, "backprop_batch"))[:EVAL_SAMPLES]
@@ -90,7 +96,7 @@ def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return the larger cosine of credit and update per site; sites without either are left out."""
+    """Return site → the larger of the credit's and the update's cosine, without sites where both are nan."""
     # without the penalty, whose gradient is the same under every method
     plain = dataclasses.replace(task, spec=dataclasses.replace(task.spec, penalty=0.0))
     noise = generator(task.spec.seed, "noise", task.device)
@@ -107,7 +113,7 @@ def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -
 
 
 def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
-    """Return the cosine of two updates of the block below `site`, or of the embedding at site 0."""
+    """Return the cosine of two updates of the block below `site`; site 0 means the embedding."""
     part = f"blocks.{site - 1}" if site else "embed"
     names = [name for name in own if part_of(name) == part and own[name] is not None and exact[name] is not None]
     if not names:
@@ -116,7 +122,7 @@ def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
 
 
 def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
-    """Return a third-party method's cosines on the eval batch under newly drawn feedback, if it has any."""
+    """Return a third-party method's cosines on the eval batch under newly drawn feedback."""
     if methods.CATALOG.location(task.spec.method).is_builtin or not task.feedback.state_dict():
         return {}
     shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)
@@ -134,7 +140,7 @@ def _largest(tables: Iterator[Cosines]) -> Cosines:
 
 def _text(cosines: Cosines) -> str:
     if not cosines:
-        return "no counted site has a credit and a gradient that are not zero"
+        return "at every counted site the credit or the gradient is zero"
     each = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
-    rest = f" and at {len(each) - SHOWN} sites more" if len(each) > SHOWN else ""
-    return f"the cosine with backpropagation's is {', '.join(each[:SHOWN])}{rest}"
+    rest = f" (and {len(each) - SHOWN} more sites)" if len(each) > SHOWN else ""
+    return f"the cosine with the credit or update of backpropagation is {', '.join(each[:SHOWN])}{rest}"

@@ -1,7 +1,7 @@
-"""Find the parameters that a model's blocks use, regardless of how its forward pass is written.
+"""Find the parameters that a model's blocks use in a forward pass.
 
-A module's list of parameters is not enough: a model may call `F.linear(h, self.W)` on a bare parameter or pass a weight to
-a custom autograd Function. So every operation of a forward pass is observed, below autograd.
+The list of a module's parameters is not sufficient. A model may call `F.linear(h, self.W)` on a bare parameter or pass a weight
+to a custom autograd Function. Therefore the code observes every operation of a forward pass, below autograd.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
 
 
 class BlockParameters(NamedTuple):
-    """Parameters that a forward pass reads between two sites, in the order of `named_parameters()`.
+    """Parameters that a forward pass reads between two sites.
 
     Attributes:
-        names: all of them.
-        shared: those that the pass also reads outside of the interval.
+        names: names of all these parameters, in the order of `named_parameters()`.
+        shared: names of the parameters that the forward pass also reads outside of the interval.
     """
 
     names: tuple[str, ...]
@@ -35,22 +35,26 @@ class BlockParameters(NamedTuple):
 
 
 def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, last: str) -> BlockParameters:
-    """Find the parameters that a forward pass reads between the entry of `first` and the end of `last`.
+    """Find the parameters that a forward pass reads between two modules.
 
-    A parameter is recognised by its memory, so that views, detached aliases and the inside of custom autograd Functions count.
-    A tensor computed from parameters alone (a cast, a mask, weight normalisation) counts as these parameters where it is used.
-    The model is in eval mode meanwhile. Gradients, modes, buffers and random generators are restored.
+    The interval begins when the pass enters `first` and ends when the pass leaves `last`. A parameter is identified by its memory.
+    Therefore views, detached aliases and reads inside custom autograd Functions also count. If a tensor is computed from parameters
+    only (a cast, a mask, weight normalisation), each use of the tensor counts as a use of these parameters. During the call, the
+    model is in eval mode. Gradients, modes, buffers and random generators are restored afterwards.
 
     Args:
-        call: makes one forward pass of `model`, without arguments. Gradients are enabled in it, as they are while states are
-            measured: a model may call `retain_grad` or register a hook on its states.
-        model: the module that has the sites and the parameters.
-        first: path of a module; `layer#2` is its second call in the pass.
-        last: likewise; it may be `first`.
+        call: function without arguments that makes one forward pass of `model`. Gradients are enabled, because a model may call
+            `retain_grad` or register a hook on its states.
+        model: module that contains the sites and the parameters.
+        first: path of a module. `layer#2` means the second call of `layer` in the pass.
+        last: path of a module, in the same form as `first`. It may be equal to `first`.
+
+    Returns:
+        The names of the parameters.
 
     Raises:
-        UsageError: a site is unknown, not called, or called more than once without `#k`; `last` ends before `first` begins;
-            or no parameter is read between them.
+        UsageError: if a site is unknown or not called, if a site is called more than once and has no `#k`, if `last` ends before
+            `first` begins, or if the pass reads no parameter in the interval.
     """
     begin, end = _Site.named(model, first), _Site.named(model, last)
     reads = _ParameterReads(model)
@@ -89,12 +93,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
 
 @dataclass
 class _Site:
-    """One end of the interval.
-
-    Attributes:
-        number: which call of the module is meant.
-        calls: the number of calls so far.
-    """
+    """One end of the interval: call number `number` of a module, and the number of calls so far."""
 
     name: str
     module: nn.Module
@@ -103,7 +102,6 @@ class _Site:
 
     @classmethod
     def named(cls, model: nn.Module, name: str) -> _Site:
-        """Parse `path` or `path#k`."""
         path, mark, number = name.partition(NAMED_CALL)
         modules = dict(model.named_modules())
         if path not in modules:
@@ -113,7 +111,7 @@ class _Site:
         return cls(name, modules[path], int(number) if mark else 1)
 
     def check_calls(self) -> None:
-        """Raise UsageError if the pass did not have this call, or if the name is ambiguous."""
+        """Raise UsageError if the pass did not make this call or the name is ambiguous."""
         path, mark, _ = self.name.partition(NAMED_CALL)
         if self.calls < self.number:
             found = f"found {self.calls}" if self.calls else "found none"
@@ -128,7 +126,7 @@ class _Site:
 
 
 class _ParameterReads(TorchDispatchMode):
-    """Collects the parameters that operations of a forward pass read, inside and outside of an interval."""
+    """Collects the parameters that a forward pass reads, inside and outside of an interval."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -164,7 +162,7 @@ class _ParameterReads(TorchDispatchMode):
         return answer
 
     def _names(self, tensor: Tensor) -> frozenset[str] | None:
-        """Return the parameters that this tensor is a part of or computed from; None if it has other inputs."""
+        """Return the parameters that this tensor views or is computed from, or None if it has other inputs."""
         storage, start, stop = _bytes_of(tensor)
         if storage in self._computed:
             return self._computed[storage][0]
@@ -179,10 +177,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _bytes_of(tensor: Tensor) -> tuple[int, float, float]:
-    """Return a tensor's storage, its first byte there and the byte after its last.
-
-    A sparse tensor has no storage: the tensor itself is returned instead.
-    """
+    """Return a tensor's storage and byte range, or its `id` and an unlimited range if it is sparse."""
     try:
         storage = tensor.untyped_storage()._cdata
         reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1

@@ -1,4 +1,7 @@
-"""Tensors on disk as safetensors, never a pickle: written atomically, loaded only if the SHA-256 fits."""
+"""Write and read tensors as safetensors files, whose SHA-256 is recorded.
+
+The files contain no pickle. Each file is written atomically, and it is loaded only if its SHA-256 is the recorded one.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,18 @@ READING_FAILS = (SafetensorError, OSError, ValueError, KeyError, MemoryError, Ru
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write `tensors` and text metadata to `path` by fsync and rename; return its SHA-256 (hex).
+    """Write tensors to a safetensors file atomically and return the file's SHA-256.
+
+    Args:
+        path: file to write. The function writes a temporary file, calls fsync and renames the temporary file.
+        tensors: name → tensor.
+        metadata: text entries of the file's header.
+
+    Returns:
+        The SHA-256 in hexadecimal.
 
     Raises:
-        OSError: writing failed.
+        OSError: if writing fails.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(
@@ -62,7 +73,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
-    """Return the tensors of `path` on the CPU; raise IntegrityError unless it is the recorded file."""
+    """Load the tensors of a safetensors file onto the CPU.
+
+    Args:
+        path: file to read.
+        expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
+
+    Raises:
+        IntegrityError: if the file is missing or unreadable, or if its SHA-256 differs from `expected_digest`.
+    """
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
     with open_file(path) as stream:
@@ -82,14 +101,28 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
 
 
 def check_header(start: bytes) -> None:
-    """Raise ValueError if a safetensors file with this beginning names more tensors than any network has."""
+    """Raise ValueError if the header of a safetensors file is larger than 2^24 bytes.
+
+    The limit protects memory, because a header of a million tensor names takes 1.3 GB.
+
+    Args:
+        start: at least the first 8 bytes of the file, which contain the header's length.
+    """
     length = int.from_bytes(start[:8], "little")
     if length > MOST_HEADER:
-        raise ValueError(f"expected at most {MOST_HEADER:,} bytes that name tensors, found {length:,}")
+        raise ValueError(f"expected a header of at most {MOST_HEADER:,} bytes, found {length:,}")
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load `path` into `module`; raise IntegrityError if names or shapes do not fit."""
+    """Load the tensors of a safetensors file into `module`.
+
+    Args:
+        path: file to read.
+        expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
+
+    Raises:
+        IntegrityError: as for `load_tensors`, or if names or shapes differ from those of the module.
+    """
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)
@@ -98,10 +131,13 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 (hex) over the tensors' names, types, shapes and bytes, in the order of names.
+    """Return the SHA-256 of the tensors' names, types, shapes and bytes.
 
-    It does not depend on the file. It is empty if there is no tensor or a number is not finite: two diverged runs can end at
-    the same nan.
+    The digest depends on the tensors only, not on their file. The tensors are sorted by name.
+
+    Returns:
+        The digest in hexadecimal. The string is empty if there is no tensor or if a number is not finite, because two diverged
+        runs can end with equal nan.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

@@ -1,6 +1,7 @@
-"""Tensors from third-party files: safetensors, or .pt/.pth read without running a pickle.
+"""Load tensors from third-party files without executing code from these files.
 
-They are loaded into a task if every tensor fits; otherwise one error lists everything that does not fit.
+A safetensors file contains no code, and a .pt or .pth file is read without running its pickle. The tensors are loaded into a task
+only if all of them fit. Otherwise one error lists every problem.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
     """Read tensors from a third-party file onto the CPU.
 
     Args:
-        path: of a .safetensors, .pt or .pth file.
-        limit: the most bytes that the file may have, packed and unpacked.
+        path: a .safetensors, .pt or .pth file.
+        limit: maximum size of the file in bytes, both packed and unpacked.
 
     Returns:
-        A mapping of names to tensors, or the plain values of a .pt file.
+        A mapping from names to tensors, or the plain values of a .pt file.
 
     Raises:
-        ValueError: the file cannot be read as such, or is larger than `limit`.
+        ValueError: if the file is unreadable, has another format, or is larger than `limit`.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
@@ -72,7 +73,7 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
 
 
 def _read_torch(path: Path, limit: int) -> Any:
-    """Load a .pt file with weights_only, so that torch refuses a file that would run code of its choice."""
+    """Load a .pt file with `weights_only`, which makes torch refuse files that would run code."""
     try:
         # torch and zipfile warn about files that they then refuse
         with (
@@ -93,23 +94,22 @@ def _read_torch(path: Path, limit: int) -> Any:
 
 
 class _Refused(Exception):
-    """A .pt file that is not passed to torch; the text gives the reason."""
+    """Raised for a .pt file that is not passed to torch; the message gives the reason."""
 
 
 def _more_than_tensors(name: str) -> str:
     return (
-        "needs more than plain tensors to be read"
+        "the file contains more than plain tensors"
         + (f" (it names {shortened(name)})" if name else "")
-        + "; reading a pickle may run any program, so it is refused: save only the tensors, "
-        "torch.save(model.state_dict(), …) or safetensors"
+        + "; reading a pickle may run any program, so the file is refused; save only the tensors with "
+        "torch.save(model.state_dict(), …) or as safetensors"
     )
 
 
 def _checked(path: Path, copy: Path, limit: int) -> Path:
-    """Return a file that torch can read within the memory of the file or of `limit` bytes.
+    """Return the path of a file that torch can read in at most `limit` bytes of memory.
 
-    A zip archive is rewritten to `copy` once its entries are known to fit, because torch's zip reader may find other entries in
-    the same bytes. The legacy format has no compression and is read as it is.
+    The entries of a zip archive are rewritten to `copy`, because torch's zip reader may find other entries in the original bytes.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) != ZIP:
@@ -134,7 +134,7 @@ def _checked(path: Path, copy: Path, limit: int) -> Path:
 
 
 def _check_names(stream: IO[bytes]) -> None:
-    """Raise _Refused if a pickle names a function that makes large values of small ones."""
+    """Raise _Refused if a pickle names a function that builds large values from few bytes."""
     last = b""
     while chunk := stream.read(CHUNK):
         if found := ENLARGING.search(last + chunk):
@@ -143,10 +143,20 @@ def _check_names(stream: IO[bytes]) -> None:
 
 
 def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """Return the tensors in `held`, or under one of `nests` in it, by name without wrappers' prefixes."""
+    """Return the tensors of a loaded file by name.
+
+    The prefixes that DataParallel and torch.compile add to every name are removed.
+
+    Args:
+        held: content of the file, as `read_foreign` returns it.
+        nests: keys under which a training script may have stored the tensors.
+
+    Raises:
+        ValueError: if the file contains no mapping, or if several of the keys contain tensors.
+    """
     inside = unwrap(held, nests)
     if not isinstance(inside, Mapping):
-        raise ValueError(f"expected tensors by name, found a {type(inside).__name__}")
+        raise ValueError(f"expected a mapping from names to tensors, found a {type(inside).__name__}")
     named = {str(name): value for name, value in inside.items()}
     for wrapper in WRAPPERS:
         if named and all(name.startswith(wrapper) for name in named):
@@ -155,21 +165,32 @@ def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 
 
 def unwrap(held: Any, nests: Sequence[str]) -> Any:
-    """Return the value under the one name of `nests` that `held` has, or `held` itself.
+    """Return the value under the one key of `nests` that `held` contains.
+
+    Returns:
+        The value, or `held` itself if it is not a mapping or contains none of the keys.
 
     Raises:
-        ValueError: `held` has two of the names.
+        ValueError: if `held` contains several of the keys.
     """
     if not isinstance(held, Mapping):
         return held
     inner = [name for name in nests if isinstance(held.get(name), (Mapping, list, tuple))]
     if len(inner) > 1:
-        raise ValueError(f"holds several sets of tensors ({', '.join(inner)}): save only the one that you mean")
+        raise ValueError(f"expected one set of tensors, found several ({', '.join(inner)}); save only the set to load")
     return held[inner[0]] if inner else held
 
 
 def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """Return `given` in the types of `expected`, and every misfit of name, shape or type."""
+    """Convert tensors to the types of the expected ones and list all problems.
+
+    Args:
+        expected: name → tensor of the task.
+        given: name → value of the file.
+
+    Returns:
+        The converted tensors by name, and one text for each difference in name, shape or type.
+    """
     missing = [name for name in expected if name not in given]
     unexpected = [name for name in given if name not in expected]
     problems = [
@@ -189,7 +210,7 @@ def _fitting(expected: Tensor, given: Any) -> Tensor:
     if not isinstance(given, Tensor):
         raise ValueError(f"expected a tensor, found a {type(given).__name__}")
     if given.layout != torch.strided or given.is_quantized or given.is_meta:
-        raise ValueError("expected a dense tensor with its numbers, found a sparse, quantised or empty one")
+        raise ValueError("expected a dense tensor with values, found a sparse, quantised or meta tensor")
     if given.shape != expected.shape:
         turned = given.dim() == 2 and given.T.shape == expected.shape
         hint = "; its transpose would fit" if turned else ""
@@ -200,7 +221,7 @@ def _fitting(expected: Tensor, given: Any) -> Tensor:
     if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
         # rounded weights would not be the trained ones
         raise ValueError(
-            f"cannot be stored as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
+            f"expected values that {expected.dtype} can store without rounding, found {given.dtype}; convert the tensor first"
         )
     return converted
 
@@ -211,20 +232,25 @@ NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
 def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
-    """Load third-party weights and feedback into the task; one error names all misfits of both.
+    """Load third-party weights and feedback into the task.
 
     Args:
-        weights, feedback: as `read_foreign` returns them; feedback is None if none was given.
+        task: the task, whose network and feedback state are overwritten.
+        weights: content of the weights' file, as `read_foreign` returns it.
+        feedback: content of the feedback file, or None if the user gave no such file.
 
     Returns:
-        Why the credits cannot be computed, for `measure`; empty if they can.
+        The reason why `measure` cannot compute the credits, or an empty string.
+
+    Raises:
+        InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
     """
     network = task.network.state_dict()
     state = task.feedback.state_dict()
     loaded, problems = _taken("weights", network, lambda: named_tensors(weights))
     given: dict[str, Tensor] = {}
     if feedback is not None and not state:
-        problems.append(f"feedback: expected none, the method {task.spec.method!r} has no feedback state")
+        problems.append(f"feedback: expected no file, because the method {task.spec.method!r} has no feedback state")
     elif feedback is not None:
         given, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
         problems += misfits
@@ -252,17 +278,22 @@ def _taken(
 
 
 def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
-    """Return the feedback tensors of a file under the built-in `names`.
+    """Return the feedback tensors of a file under the built-in names.
 
     Args:
-        held: tensors by the built-in names. If these are B_01, B_02, …, also a list B_1..B_L, or any other names with one
-            running number (`B.0`, `feedback.1`), in the order of their numbers.
+        held: content of the file. It usually contains tensors under the built-in names. If the built-in names are B_01, B_02, …,
+            the file may also contain a list B_1..B_L, or other names with one running number (`B.0`, `feedback.1`). These tensors
+            are assigned in the order of their numbers.
+        names: the built-in names.
+
+    Raises:
+        ValueError: if the tensors cannot be assigned to the built-in names.
     """
     inside = unwrap(held, FEEDBACK_NESTS)
     numbered = all(OURS.fullmatch(name) for name in names)
     if isinstance(inside, (list, tuple)):
         if not numbered:
-            raise ValueError(f"expected tensors by name ({join_names(names)}), found a list")
+            raise ValueError(f"expected a mapping from names ({join_names(names)}) to tensors, found a list")
         return _in_order(list(inside), names)
     tensors = named_tensors(inside, ())
     if not numbered or set(tensors) & set(names):
@@ -278,7 +309,7 @@ def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
 
 
 def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
-    """Return the values in the order of the one number in their names; None if names have another form."""
+    """Return the values sorted by the one number in each name, or None if the names have another form."""
     parts = {name: NUMBERED.fullmatch(name) for name in tensors}
     if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
         return None

@@ -1,7 +1,8 @@
-"""The code that trains a run: version of each built-in plug-in, source of each third-party one.
+"""Record the version or the source digest of the code that trains a run.
 
-It is recorded with the run. Editing a method changes neither a run's specification nor its identity. Only this fingerprint
-separates the runs of the old code from those of the new.
+A built-in plug-in is recorded with its version, a third-party plug-in with a digest of its source. If an author edits a method,
+the specification and the identity of its runs do not change. Only this fingerprint separates runs of the old code from runs of
+the new code.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ SHOWN = 8  # characters of a digest in a message
 
 
 def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
-    """Return the code that trains `spec`: its method, architecture and data set, and every diagnostic.
+    """Return the fingerprint of the code that trains `spec`.
+
+    Returns:
+        `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` → version or source digest, for the method,
+        architecture and data set of `spec` and for every installed diagnostic.
 
     Raises:
-        UnknownName: one of them is not installed.
+        UnknownName: if one of these plug-ins is not installed.
     """
     method, architecture = methods.CATALOG.get(spec.method), architectures.CATALOG.get(spec.architecture)
     data = datasets.get(spec.dataset)
@@ -42,9 +47,9 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
 
 def measuring_code() -> dict[str, dict[str, Any]]:
-    """Return the code of every installed diagnostic, except those that this process could not import.
+    """Return the fingerprint of every installed diagnostic.
 
-    No third-party diagnostic is imported for that.
+    The function omits diagnostics that this process failed to import. It imports no third-party diagnostic itself.
     """
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
@@ -55,17 +60,20 @@ def measuring_code() -> dict[str, dict[str, Any]]:
 
 
 def runs_others_code(spec: RunSpec) -> bool:
-    """Return whether training `spec` runs third-party code.
+    """Return whether training `spec` executes third-party code.
 
-    Third-party code may end its process; built-in code never does."""
+    Third-party code may terminate the process; built-in code never does.
+    """
     return bool(packages_of(spec) or diagnostics.CATALOG.third_party())
 
 
 def packages_of(spec: RunSpec) -> frozenset[str]:
-    """Return the third-party packages of method, architecture and data set, without importing them.
+    """Return the third-party packages of the method, architecture and data set.
+
+    The function does not import these packages.
 
     Raises:
-        UnknownName: one of the three is not installed.
+        UnknownName: if the method, the architecture or the data set is not installed.
     """
     members = (
         (methods.CATALOG, spec.method),
@@ -76,13 +84,17 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
 
 
 def fingerprint_changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
-    """Return the differences between a run's recorded code and the installed code, one line a plug-in.
+    """Compare a run's recorded code with the installed code.
 
-    A diagnostic that was added or removed since does not change what was measured, and is no difference.
+    A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
 
     Args:
-        sealed: the recorded code; None for a run of an older release. Then built-in plug-ins count as version 1, and the source
-            of third-party ones is unknown.
+        sealed: the fingerprint that is recorded with the run, or None for a run of an older release. For None, built-in plug-ins
+            count as version 1, and the source of third-party plug-ins counts as unknown.
+        now: the fingerprint of the installed code.
+
+    Returns:
+        One line per plug-in whose code differs.
     """
     return tuple(_changes(sealed or {}, now))
 
@@ -102,14 +114,14 @@ def _changes(sealed: Code, now: Code) -> Iterator[str]:
 
 
 def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
-    """Return whether both entries have the same source, regardless of the release that it came in."""
+    """Return whether both entries have the same version or source, in any release of the package."""
     name = "digest" if "digest" in today else "version"
     return ("digest" in before) == ("digest" in today) and before.get(name) == today[name]
 
 
 def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     if not before:
-        return f"its source was not recorded with the run; installed is {describe(today)}"
+        return f"its source was not recorded with the run; the installed source is {describe(today)}"
     if "digest" not in before and "digest" not in today:
         return f"version {before.get('version')} → {today['version']}"
     if "digest" not in before or "digest" not in today:
@@ -120,9 +132,12 @@ def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
 
 
 def describe(entry: Mapping[str, Any]) -> str:
-    """Return `version 2 of fa_registry's own`, or `package name 0.1 (digest ab12…)`."""
+    """Return a plug-in's fingerprint entry as text.
+
+    The text is `version 2 of the built-in plug-in` or `package name 0.1 (digest ab12…)`.
+    """
     if "digest" not in entry:
-        return f"version {entry.get('version')} of fa_registry's own"
+        return f"version {entry.get('version')} of the built-in plug-in"
     return f"package {entry.get('package')} {entry.get('version')} (digest {_short(entry['digest'])}…)"
 
 

@@ -1,7 +1,8 @@
-"""The configuration of a process: all that decides float32 rounding, except the program.
+"""Record the settings of a process that decide how float32 results are rounded.
 
-Instruction sets and math-library settings are recorded by name. A fingerprint of computed bits is recorded too. It identifies
-a configuration that rounds differently although no recorded setting differs.
+The program itself is not part of this configuration. Instruction sets and settings of mathematical libraries are recorded by
+name. In addition, a digest of computed results is recorded. The digest separates two configurations that round differently
+although all recorded settings are equal.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))  # rows, inner, columns 
 
 
 def configuration() -> dict[str, Scalar]:
-    """Return the settings that decide this process's rounding, by the names of the run's conventions.
+    """Return the settings that decide how this process rounds float32 results.
 
     Returns:
-        instruction_set: the set that torch's kernels use, and every variable that limits a library;
-        math_library: which libraries torch multiplies with, and the switches that change bits;
-        fingerprint: first digits of a SHA-256 over computed bits, at the current number of threads.
+        instruction_set: the instruction set of torch's kernels, and every environment variable that limits a library.
+        math_library: the libraries that torch multiplies with, and the switches that change results.
+        fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads.
     """
     limits = [f"{name}={os.environ[name][:LONGEST]}" for name in VARIABLES if os.environ.get(name)]
     return {
@@ -54,7 +55,7 @@ def configuration() -> dict[str, Scalar]:
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the libraries that torch multiplies with, and their switches that are not at the default."""
+    """Yield the libraries that torch multiplies with, and their switches that differ from the default."""
     yield "MKL" if torch.backends.mkl.is_available() else "no MKL"
     enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     yield "oneDNN" if enabled else "no oneDNN"
@@ -67,18 +68,13 @@ def _libraries() -> Iterator[str]:
 
 
 def _flushes_denormals() -> bool:
-    """Return whether numbers below 1.2e-38 become 0; torch has a setter for it and no getter."""
+    """Return whether numbers below 1.2e-38 become 0, which torch can set but not report."""
     return (torch.full((16,), 1e-38) * 0.5).eq(0).any().item()
 
 
 @cache  # some milliseconds
 def _fingerprint(threads: int, deterministic: bool) -> str:
-    """Return the first 16 digits of the SHA-256 of the computed bits.
-
-    Args:
-        threads: the number that torch uses now, which decides the order of sums; a key of the cache.
-        deterministic: whether torch asks for deterministic kernels; a key of the cache.
-    """
+    """Return 16 digits of a SHA-256 of computed results, cached per thread count and kernel choice."""
     digest = hashlib.sha256()
     with torch.no_grad():
         for result in _results():
@@ -87,7 +83,7 @@ def _fingerprint(threads: int, deterministic: bool) -> str:
 
 
 def _results() -> Iterator[Tensor]:
-    """Yield draws, and results of the kernels that training and measuring use on them."""
+    """Yield random tensors and the results of applying the kernels of training and measuring to them."""
     draw = torch.Generator().manual_seed(0)
     for rows, inner, columns in SHAPES:
         left, right = torch.randn(rows, inner, generator=draw), torch.randn(columns, inner, generator=draw)

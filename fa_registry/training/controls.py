@@ -1,9 +1,12 @@
-"""Controls, which a method must beat. They share the setting's initial weights and data order.
+"""Controls of a method, which are runs with fewer trained blocks.
 
-frozen: blocks keep their random initialisation; embedding, out_ln and head are trained by BP.
-shallow: no blocks at all.
-ladder_K: only the last K of the L blocks are trained, by any method; ladder_0 by bp is frozen, ladder_L is no control.
-A frozen block is frozen completely: its BatchNorm stays in eval mode, with its initial statistics.
+A control has the initial weights and the data order of its setting.
+
+frozen: the blocks keep their random initial weights. Backpropagation trains the embedding, out_ln and the head.
+shallow: the network has no blocks.
+ladder_K: any method trains only the last K of the L blocks. ladder_0 with bp is equal to frozen. ladder_L is no control.
+
+A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """
 
 from __future__ import annotations
@@ -19,30 +22,37 @@ DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling for each K: ladder_02
 
 
 def depth(control: str) -> int | None:
-    """Return K of ladder_K; None for any other control."""
+    """Return K if the control is `ladder_K`, or None for any other control."""
     match = DEPTH.fullmatch(control)
     return int(match[1]) if match else None
 
 
 def ladder(blocks: int) -> list[str]:
-    """Return the controls with fewer trained blocks than the method: ladder_0 to ladder_{L−1}."""
+    """Return the names ladder_0 to ladder_{L−1} of the controls for L = `blocks`."""
     return [f"ladder_{count}" for count in range(blocks)]
 
 
 def control_name(value: str) -> str:
-    """Return `value` if it names a control; else raise ValueError."""
+    """Return `value` unchanged if it is the name of a control.
+
+    Raises:
+        ValueError: if `value` is not the name of a control.
+    """
     if value not in NAMES and depth(str(value)) is None:
         raise ValueError(f"expected one of {', '.join(NAMES)}, or ladder_K to train the last K blocks, found {value!r}")
     return value
 
 
 def trains_blocks(control: str) -> bool:
-    """Return whether a network under this control has trained blocks (if it has any blocks)."""
+    """Return whether a run with this control trains blocks, if its network has blocks."""
     return control == "none" or bool(depth(control))
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
-    """Return the parameters that the optimiser trains; requires_grad is switched off for all others."""
+    """Return the parameters that the optimiser trains under this control.
+
+    The function sets requires_grad to False for the parameters of frozen blocks.
+    """
     blocks = len(network.blocks)
     kept = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
     for block in network.blocks[: blocks - kept]:
@@ -51,13 +61,16 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
 
 
 def train_mode(network: Network) -> None:
-    """Switch the network to train mode, except the blocks that a control freezes."""
+    """Switch the network to train mode; frozen blocks stay in eval mode."""
     network.train()
     for block in network.blocks:
         block.train(learns(block))
 
 
 def learns(block: nn.Module) -> bool:
-    """Return whether training changes a block. A block without parameters counts as trained."""
+    """Return whether training changes this block.
+
+    A block without parameters counts as trained.
+    """
     parameters = list(block.parameters())
     return not parameters or any(parameter.requires_grad for parameter in parameters)

@@ -1,8 +1,8 @@
-"""Check that training gets the same credit from a method as measuring does.
+"""Check that a method returns the same credit in training and in measuring.
 
-A credit is measured by asking the method with all inputs, including the exact gradients. Training asks it with fewer
-inputs. Only this check stops a method from answering the two differently: backpropagation in training, DFA when measured.
-So the weights' gradients of a training step are compared with those that the measured credits would have left.
+In measuring, a method receives all inputs, including the exact gradients. In training, a method receives fewer inputs. Without
+this check, a method could behave differently in the two cases: backpropagation in training, and DFA in measuring. The check
+compares the weights' gradients of a training step with the gradients that result from the measured credits.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from fa_registry.training.task import Task
 # below 3e-6 on every architecture, another credit at 1.
 SAME_CREDIT = 1e-3
 NEARLY_BP = 1 - 1e-6  # approximations of BP are further away; BP itself, under any name, is not
-OTHERWISE = "trains by another credit than the one that is measured"
-DISGUISED = "its updates are backpropagation's although its card does not declare it"
+OTHERWISE = "the credit in training differs from the measured credit"
+DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
 
 Gradients = Mapping[str, Tensor | None]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A copy of the task's network and feedback state, to try a step on, with the generator of its noise.
+    """A copy of a task's network and feedback state, on which a step is tried.
 
     Attributes:
-        noise: a generator in the state that it has before the step.
+        noise: generator of the network's noise, in its state before the step.
     """
 
     spec: RunSpec
@@ -61,7 +61,7 @@ class Trial:
 
     @classmethod
     def copy_of(cls, task: Task, noise: torch.Generator) -> Trial:
-        """Return a copy of the task as it is now, without its gradients."""
+        """Return a copy of the task in its present state, without gradients."""
         network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
@@ -69,11 +69,7 @@ class Trial:
 
 
 class _MeasuredCredits(Method, HasOwnStates):
-    """A method that returns given credits: the engine trains on them as on any method's.
-
-    Attributes:
-        moved: the states where its blocks learn; None: the states of the forward pass (HasOwnStates).
-    """
+    """A method that returns given credits, which lets the usual training step train with them."""
 
     def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
         self.card, self._credits, self._moved = card, credits, moved
@@ -89,12 +85,12 @@ class _MeasuredCredits(Method, HasOwnStates):
 
 
 def copied(generator: torch.Generator) -> torch.Generator:
-    """Return another generator that will give the same draws."""
+    """Return a new generator that produces the same random numbers as `generator`."""
     return torch.Generator(generator.device).set_state(generator.get_state())
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return name → a copy of every weight's .grad; None if a weight has none."""
+    """Return a mapping from weight names to copies of .grad, or None without .grad."""
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
@@ -102,24 +98,32 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
-    """Return an error text if the method changed the network's weights while it was asked, else "".
+    """Return an error text if a method changed the network's weights.
 
-    Only the optimiser may change them.
+    The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged
+    while it computes credits.
+
+    Args:
+        before: the network before the call of the method.
+        after: the network after the call.
     """
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
     # a diverged run's weights are nan, which is no change
     changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
     return (
-        f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}"
-        if changed
-        else ""
+        f"the method changes the network's weights while it computes credits: {', '.join(changed)}" if changed else ""
     )
 
 
 def trained_gradients(
     trial: Trial, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
 ) -> Gradients:
-    """Return every .grad that one training step on this batch leaves, for a method trained by its credits."""
+    """Return the gradients of all weights after one training step by local credits.
+
+    Args:
+        draw: generator for the method's random numbers.
+        progress: trained fraction of the run, as in CreditInputs.
+    """
     spec = trial.spec
     with _as_in_training(trial) as run:
         local_credit_step(
@@ -138,11 +142,18 @@ def trained_gradients(
 
 
 def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
-    """Return what is wrong with the training by these gradients on this batch; empty if nothing is.
+    """Return the difference between training and measured credits as a text.
+
+    For an end-to-end method, the check compares the measured credit with the gradient instead. The result is also empty if a credit
+    is not finite, because a diverged run cannot be compared.
 
     Args:
-        trained: name → .grad as a training step left it. Of an end-to-end method the credit is checked instead.
-        judge_bp: whether to check for backpropagation under another name. False if feedback has had time to learn the weights.
+        trial: copy of the task before the step.
+        trained: name → .grad after a training step on this batch.
+        judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
+
+    Returns:
+        The text, or an empty string if the check finds no fault.
     """
     method = trial.method
     inputs, credits, moved = measured_credits(trial, images, labels)
@@ -151,7 +162,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
-        complaint = f"it is trained end to end but returns another credit than the gradient: {worst[1]}"
+        complaint = f"the method is trained end to end, but its credit differs from the gradient: {worst[1]}"
     else:
         worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, moved)))
         complaint = f"{OTHERWISE}: {worst[1]}"
@@ -163,10 +174,14 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
 def measured_credits(
     trial: Trial, images: Tensor, labels: Tensor
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
-    """Return a method's inputs in measuring, its credits, and the states to which it moves the blocks.
+    """Call the method as in measuring.
 
-    The states are None if it moves none. The inputs contain exact gradients, no generator, and a network in eval mode. If a
-    BatchNorm couples samples, the network stays in train mode, because eval mode would be another network than the trained one.
+    The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the
+    network stays in train mode, because eval mode would change the trained network.
+
+    Returns:
+        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the method does not
+        move them.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():
@@ -204,11 +219,11 @@ def gradients_by_credits(
     moved: Sequence[Tensor] | None = None,
     replaced: bool = True,
 ) -> Gradients:
-    """Return the weights' gradients by the rule J_l with these credits.
+    """Return the weights' gradients of the objectives J_l with these credits.
 
     Args:
-        moved: the states at which the blocks learn, None for those of the forward pass.
-        replaced: whether the method's matrices replace weights inside a block; False ignores them.
+        moved: the states at which the blocks learn, or None for the states of the forward pass.
+        replaced: whether the method's matrices replace weights inside a block in the backward pass. False ignores the matrices.
     """
     network, method, spec = trial.network, trial.method, trial.spec
     measured = _MeasuredCredits(method.card, credits, moved)
@@ -225,27 +240,23 @@ def gradients_by_credits(
 
 @contextmanager
 def _as_in_training(trial: Trial) -> Iterator:
-    """Context manager: the trial's network as in a training step, with noise and precision.
-
-    Yields the function that runs a part of it.
-    """
+    """Context manager: set the network's mode, noise and precision as in a training step."""
     train_mode(trial.network)
     with noisy(trial.network, copied(trial.noise)), products(trial.spec.precision):
         yield runner(trial.spec.precision, trial.noise.device)
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Return part of the network → its two gradients.
-
-    Parts are embed, blocks.0, …, but not the head, which no credit trains.
-    """
+    """Return each trained part except the head → its gradients from training and from measured credits."""
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():
         part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])
         if part.startswith("out_") or (gradient is None and by_credits[name] is None):
             continue
         if gradient is None or by_credits[name] is None:
-            raise PluginError(f"{name}: a gradient only in training, or only by the measured credits")
+            raise PluginError(
+                f"{name}: expected a gradient in training and by the measured credits, found only one of the two"
+            )
         pair = parts.setdefault(part, ([], []))
         pair[0].append(gradient)
         pair[1].append(by_credits[name])
@@ -258,7 +269,7 @@ def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tu
     if not errors:
         return 0.0, ""
     name = max(errors, key=lambda part: errors[part])
-    return errors[name], f"at {name} the two differ by {errors[name]:.2g} of the measured one, allowed {SAME_CREDIT:g}"
+    return errors[name], f"at {name} the relative difference is {errors[name]:.2g}, expected at most {SAME_CREDIT:g}"
 
 
 def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -270,7 +281,7 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if the credit is the gradient at every site not exact by its card, else ""."""
+    """Return DISGUISED if an undeclared method's credit is the gradient at every site, else ""."""
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""
     blocks = len(credits) - 1
@@ -280,6 +291,9 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
 
 
 def cosine(credit: Tensor, gradient: Tensor) -> float:
-    """Return the cosine of a whole batch as one vector; nan if one is zero."""
+    """Return the cosine of two tensors, each flattened to one vector.
+
+    The result is nan if one of the tensors is zero.
+    """
     ours, exact = credit.flatten().double(), gradient.flatten().double()
     return (ours @ exact / (ours.norm() * exact.norm())).item()

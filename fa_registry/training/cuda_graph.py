@@ -1,9 +1,10 @@
-"""A training step captured in a CUDA graph, which replaces a hundred kernel launches a step by one.
+"""Capture of a training step in a CUDA graph.
 
-The first batches are trained step by step, as CUDA requires before a capture; they count like any other. The last of them is
-a rehearsal: a step that waits for the GPU is never captured, since torch cannot recover from an interrupted capture. Its
-allocator then still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so that no other can begin; up to
-torch 2.12 the generators do so too.
+A graph replaces about a hundred kernel launches per step by one. CUDA requires some steps before a capture. These steps train on
+the first batches, and they count as training. The last of them is a rehearsal, which detects whether the step waits for the GPU.
+A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted capture, the
+allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can begin. Up to
+torch 2.12, the random generators have the same problem.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ Advance = Callable[[Tensor], None]
 
 
 class CapturedStep:
-    """Calls advance(batch), captured once warm: one graph for each size of batch.
+    """Runs training steps, and captures a step in a CUDA graph after warm-up steps.
 
-    An epoch has up to two sizes, because the last batch may be smaller.
+    There is one graph per batch size. An epoch has at most two sizes, because its last batch may be smaller.
+
+    Args:
+        device: device of the training.
+        capture: function that records a step, see `cuda_capture`.
 
     Attributes:
-        capture: see cuda_capture.
-        refused: why the step cannot be captured; empty if no reason is known.
+        refused: the reason why the step cannot be captured, or an empty string if no reason is known.
     """
 
     def __init__(self, device: torch.device, capture: Capture):
@@ -44,18 +48,19 @@ class CapturedStep:
 
     @property
     def how(self) -> str:
-        """Return a description of how steps are run now."""
+        """Description of how steps are run now: by a CUDA graph or step by step."""
         if self.refused:
             return f"{PLAIN}: the step cannot be captured: {self.refused}"
         return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
-        """Run one step, from a graph if there is one.
+        """Run one step, by the graph of this batch size if there is one.
 
         Args:
-            advance: trains on the samples of a batch of indices (batch,); the same at every call. It reads and writes only
-                tensors that keep their address. It is not stored here: its owner refers to this object, and such a cycle would
-                occupy GPU memory until Python's garbage collection.
+            advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write
+                only tensors whose address does not change. It is not stored here: its owner refers to this object, and the
+                reference cycle would occupy GPU memory until Python's garbage collection.
+            batch: indices of the samples, (batch,).
         """
         if self.refused:
             advance(batch)
@@ -97,7 +102,7 @@ class CapturedStep:
 
 @dataclass
 class _Size:
-    """Batches of one size: the buffer of their indices, the steps trained so far, and the graph if any."""
+    """Batches of one size: the buffer of their indices, the warm-up steps so far, and the graph."""
 
     batch: Tensor
     warm: int = 0
@@ -105,9 +110,16 @@ class _Size:
 
 
 def rehearsed(work: GraphWork, device: torch.device) -> str:
-    """Do the work; return where it waits for the GPU, which no graph can record; empty if it does not.
+    """Run one step and detect whether the step waits for the GPU.
 
-    Always empty on a CPU.
+    A CUDA graph cannot record such a wait.
+
+    Args:
+        work: the step.
+        device: device of the training.
+
+    Returns:
+        A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
     """
     if device.type != "cuda":
         work()
@@ -126,22 +138,24 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
-    return next((f"it waits for the GPU in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
+    return next((f"the step waits for the GPU in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
 
 
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
-    """Return a function that captures on the current stream, which must not be CUDA's default stream.
+    """Return a function that captures a step on the current CUDA stream.
+
+    The stream must not be CUDA's default stream.
 
     Args:
-        generators: those that the work draws from; each replay advances them as the work would.
+        generators: the generators from which the step draws. Each replay advances them as the step would.
     """
     on_card = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
-        """Record `work` without running it and return the function that replays it.
+        """Record `work` without running it, and return the function that replays it.
 
         Raises:
-            RuntimeError: CUDA cannot capture it.
+            RuntimeError: if CUDA cannot capture the work.
         """
         graph = torch.cuda.CUDAGraph()
         for generator in on_card:

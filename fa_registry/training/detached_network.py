@@ -1,7 +1,7 @@
-"""A network that gives values but no gradients, for credit rules whose card lacks `needs_autograd`.
+"""A network without gradients, for methods whose card lacks `needs_autograd`.
 
-It protects against an undeclared call of autograd. It is no sandbox: Python code can reach the network in other ways, and can
-build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
+This network prevents undeclared calls of autograd, but it is not a sandbox. Python code can access the original network in other
+ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ READERS = (
 
 
 class DetachedModule:
-    """A read-only view of a module, whose tensors are copies and whose results have no autograd graph.
+    """Read-only view of a module, whose tensors are copies without an autograd graph.
 
-    A call in grad mode raises PluginError. So does writing an attribute, and a method of nn.Module that changes the module.
+    The view raises PluginError in three cases: a call in grad mode, an assignment to an attribute, and a call of a method of
+    nn.Module that changes the module. The results of calls have no autograd graph either.
     """
 
     def __init__(self, module: nn.Module, method: str):
-        """Wrap `module` of the training method called `method`."""
+        """Create a view of `module`; error messages name the training method `method`."""
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_method", method)
 
@@ -44,11 +45,11 @@ class DetachedModule:
         if not callable(value):
             return value
         if hasattr(nn.Module, name) and name != "forward":
-            raise PluginError(f"{self._subject} is read-only: it has no {name!r}")
+            raise PluginError(f"{self._subject} is read-only and does not provide {name!r}")
         return lambda *arguments, **named: self._values(value, arguments, named)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise PluginError(f"{self._subject} is read-only: its attribute {name!r} cannot be set")
+        raise PluginError(f"{self._subject} is read-only, so the attribute {name!r} cannot be set")
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._read, iter(self._module))
@@ -64,17 +65,17 @@ class DetachedModule:
         return f"method {self._method!r}: inputs.network"
 
     def _values(self, compute: Callable, arguments: tuple, named: Mapping[str, Any]) -> Any:
-        """Return the result of `compute` for detached arguments, without grad mode."""
+        """Return `compute(*arguments, **named)` with detached arguments; raise PluginError in grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
-                f"{self._subject} was called in grad mode, and the method's card does not declare autograd; "
-                "a credit rule that differentiates through the network sets needs_autograd=True on its card"
+                f"{self._subject} was called in grad mode, but the method's card does not declare autograd; "
+                "if the credit rule differentiates through the network, set needs_autograd=True on the card"
             )
         given = {name: _detached(value) for name, value in named.items()}
         return compute(*map(_detached, arguments), **given)
 
     def _read(self, value: Any) -> Any:
-        """Return a module as a view and a tensor as a copy, also inside the result of a reading method."""
+        """Replace every module in `value` by a view and every tensor by a copy."""
         if isinstance(value, nn.Module):
             return DetachedModule(value, self._method)
         if isinstance(value, Tensor):
@@ -87,5 +88,4 @@ class DetachedModule:
 
 
 def _detached(value: Any) -> Any:
-    """Detach a tensor from backward and forward graphs; return anything else as it is."""
     return value.detach() if isinstance(value, Tensor) else value

@@ -1,6 +1,7 @@
-"""The device, CPU cores and threads of a training, and the precision of its products.
+"""Device, CPU threads and precision of a training.
 
-auto prefers CUDA; cuda without a GPU is an error. Measuring always uses full float32 and float64.
+The choice `auto` prefers CUDA. The choice `cuda` raises an error if there is no GPU. Measuring always uses full float32 and
+float64, regardless of the training's precision.
 """
 
 from __future__ import annotations
@@ -20,40 +21,52 @@ ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """Return `cuda` or `cpu` for auto, cuda, cuda:1 or cpu.
+    """Return the device class, `cuda` or `cpu`, for a user's choice of device.
 
-    The number of the GPU is no part of a specification: see `on_device`.
+    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number.
+
+    Args:
+        name: auto, cuda, cpu, or a numbered GPU such as cuda:1.
 
     Raises:
-        ValueError: there is no such device.
+        ValueError: if there is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
         raise ValueError(f"expected one of {', '.join(CHOICES)}, or a GPU as cuda:1; found {name!r}")
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"{name} was asked for, but torch sees no CUDA device; use cpu or auto")
+        raise ValueError(f"{name} was requested, but torch finds no CUDA device; use cpu or auto")
     cards = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
     if ":" in name and name not in cards:
-        raise ValueError(f"{name} was asked for, but torch sees only {', '.join(cards)}; use one of them, cuda or cpu")
+        raise ValueError(
+            f"{name} was requested, but torch finds only {', '.join(cards)}; use one of these GPUs, cuda or cpu"
+        )
     return name.partition(":")[0]
 
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Context manager: cuda means the GPU of this name, such as cuda:1; any other name has no effect."""
+    """Context manager: let the device `cuda` mean the GPU with this number.
+
+    Args:
+        name: a numbered GPU such as cuda:1. Any other name has no effect.
+    """
     card = ONE_OF_SEVERAL.fullmatch(name)
     with torch.cuda.device(int(card[1])) if card else nullcontext():
         yield
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the device for a specification of this class; a GPU with its number, as caches belong to it."""
+    """Return the torch device for a device class, `cuda` or `cpu`.
+
+    A GPU is returned with its number, because caches depend on it.
+    """
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
 def gpu_name(device: torch.device) -> str:
-    """Return the GPU's name, empty on a CPU."""
+    """Return the name of the GPU, or an empty string for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
 
 
@@ -61,16 +74,20 @@ MOST_THREADS = 256  # or as many as this machine has cores
 
 
 def threads_refused(count: int) -> str:
-    """Return why a run is not recomputed with `count` CPU threads, which all start at once; else empty."""
+    """Return the reason why this machine does not start `count` CPU threads.
+
+    The string is empty if the machine starts them. The limit exists because all threads start at the same time when a run is
+    recomputed.
+    """
     most = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {most}" if count > most else ""
 
 
 @contextmanager
 def pinned_threads(count: int) -> Iterator[None]:
-    """Run with exactly `count` CPU threads.
+    """Context manager: run with exactly `count` CPU threads.
 
-    The number of threads decides the order of sums, so metrics are bit-equal only at equal numbers.
+    The number of threads decides the order of sums. Therefore metrics are equal bit by bit only with the same number of threads.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -88,7 +105,11 @@ Run = Callable[..., Tensor]
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Context manager: CUDA's float32 products are TF32 for "tf32", else exact; then restored."""
+    """Context manager: set the precision of CUDA's float32 products.
+
+    The products use TF32 for the precision "tf32", and full float32 for any other precision. The previous setting is restored on
+    exit.
+    """
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
     before = [switch.fp32_precision for switch in switches]
     try:
@@ -101,12 +122,15 @@ def products(precision: str) -> Iterator[None]:
 
 
 def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """Call a part of the network without conversion."""
+    """Call a part of the network without a change of precision."""
     return part(*inputs)
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """Return run(part, *inputs) → float32, which calls a part of the network in this precision."""
+    """Return a function that calls a part of the network in the given precision.
+
+    The function is run(part, *inputs), and its result is float32.
+    """
     if precision != "bf16":
         return call
 
@@ -119,9 +143,10 @@ def runner(precision: str, device: torch.device) -> Run:
 
 
 def bf16_gain() -> float:
-    """Return how much faster this processor multiplies bfloat16 than float32, at one thread.
+    """Return the speed-up of bfloat16 over float32 products on one CPU thread.
 
-    It is 3 to 4 with AVX512-BF16. Both are timed in turns, in CPU seconds, for some 50 ms.
+    The speed-up is 3 to 4 on processors with AVX512-BF16. The function measures both products alternately, in CPU seconds, and
+    takes about 50 ms.
     """
     size, rounds = 512, 7
     exact = torch.randn(size, size, generator=torch.Generator().manual_seed(0))
@@ -137,9 +162,15 @@ def bf16_gain() -> float:
 
 
 def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
-    """Return why a run cannot train in this precision; empty if it can."""
+    """Return the reason why a run cannot train in this precision, or an empty string.
+
+    Args:
+        precision: fp32, tf32 or bf16.
+        device_class: cuda or cpu.
+        replaces_weights: whether the method replaces weights in the backward pass.
+    """
     if precision == "tf32" and device_class != "cuda":
-        return "tf32 products exist only on CUDA, not on a CPU"
+        return "tf32 exists only on CUDA, not on a CPU"
     if precision == "bf16" and replaces_weights:
         return "bf16 uses autocast, which does not support the replaced weights of this method's backward pass"
     return ""

@@ -1,11 +1,15 @@
-"""Chained digests of a training's state, one an epoch, which an audit compares while it replays a run.
+"""Chained digests of a training's states, one per epoch.
 
-chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e), with the empty string before chain[0], the initialisation.
-The state is network, feedback and optimiser. Its digest is a SHA-256 over each tensor's name, type, shape and 128-bit GMAC
-under a public key. GMAC reads 20 GB/s and SHA-256 1.8 GB/s, which would be 2.5 % of the training of digits. The digest finds
-any change that is not made on purpose. A reader of this file can construct two states with one digest. That does not help a
-dishonest author: an audit compares the recorded digests with those of states that it computes itself, and an author can
-record the correct digests with any weights.
+An audit that replays the run compares the digests of its replay with the recorded digests. The chain is
+
+    chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e),
+
+where epoch 0 is the initial state and chain[−1] is the empty string. The state is network, feedback and optimiser. The digest of
+a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC under a public key. GMAC processes 20 GB/s. A SHA-256 of
+all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
+
+The digest detects every accidental change. A person who knows this file can construct two states with the same digest. This does
+not help a dishonest author, because an audit compares the recorded digests with digests of states that the audit computes itself.
 """
 
 from __future__ import annotations
@@ -27,11 +31,11 @@ class EpochChain:
     """The chained digests of one training.
 
     Attributes:
-        digests: hexadecimal, one an epoch from epoch 0; None where some epochs are unknown.
+        digests: one hexadecimal digest per epoch from epoch 0, or None if the digests of some epochs are unknown.
     """
 
     def __init__(self, initial: Mapping[str, Tensor]):
-        """Start the chain with the state at initialisation, name → tensor."""
+        """Start the chain with the initial state, name → tensor."""
         self.digests: list[str] | None = []
         self._staged: dict[str, Tensor] = {}
         self._pinned: dict[str, Tensor] = {}
@@ -41,11 +45,17 @@ class EpochChain:
         self.extend()
 
     def stage(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the state that `extend` will digest; a GPU's copy is queued on the current stream, not awaited."""
+        """Copy a state to the CPU, for the next call of `extend`.
+
+        A copy from the GPU is queued on the current stream, and this function does not wait for it.
+        """
         self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
 
     def extend(self) -> None:
-        """Add the staged state's digest to the chain. The copies that `stage` began must have ended."""
+        """Append the digest of the copied state to the chain.
+
+        The caller must first wait until the copies that `stage` began are complete.
+        """
         if self.digests is not None:
             self.digests.append(linked(self.digests, state_digest(self._staged)))
         self._staged = {}
@@ -60,13 +70,21 @@ class EpochChain:
 
 
 def linked(before: Sequence[str], digest: bytes) -> str:
-    """Return the next link of a chain whose earlier links are `before`."""
+    """Return the next digest of a chain.
+
+    Args:
+        before: the earlier digests of the chain, in hexadecimal.
+        digest: the digest of the new state.
+    """
     last = bytes.fromhex(before[-1]) if before else b""
     return hashlib.sha256(last + digest).hexdigest()
 
 
 def state_digest(state: Mapping[str, Tensor]) -> bytes:
-    """Return the digest of a state on the CPU: names, types, shapes and bytes, in the names' order."""
+    """Return the digest of a state on the CPU.
+
+    The digest covers names, types, shapes and bytes of the tensors, in the order of their names.
+    """
     parts = []
     for name in sorted(state):
         tensor = state[name]
@@ -80,7 +98,7 @@ def state_digest(state: Mapping[str, Tensor]) -> bytes:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    """Return the tensor's bytes, without a copy if it is contiguous."""
+    """Return the tensor's bytes, without a copy if the tensor is contiguous."""
     if tensor.dtype == torch.float32 and tensor.is_contiguous() and tensor.numel():
         return memoryview(tensor.numpy()).cast("B")
     return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -1,4 +1,4 @@
-"""frozen_control: the control that D3 requires, for user-supplied training loops."""
+"""The frozen control of rule D3, for user-supplied training loops."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ _FROZEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 def frozen_control(
     model: nn.Module, blocks: Sequence[str] = (), *, sites: Sequence[str] = (), x: Any = None
 ) -> Iterator[nn.Module]:
-    """Freeze the model's blocks inside the context; everything else trains. Then unfreeze them.
+    """Context manager: freeze the model's blocks, and train all other parameters.
 
-    A run that `track` makes of the model inside is the frozen control of the method's runs with the same seed, data set and
-    epochs. The frozen weights have requires_grad False. A layer that has some still returns an output that requires a gradient,
-    so that a loop may call `h.backward(credit)` on it. The names are logged, and recorded with the run.
+    If `track` records a run of the model inside this context, the run is the frozen control of the method's runs with the same
+    seed, data set and epochs. The frozen weights have requires_grad False. A layer with frozen weights still returns an output that
+    requires a gradient, because a loop may call `h.backward(credit)` on the output. The names of the frozen modules or parameters
+    are logged and recorded with the run. On exit, the weights are unfrozen.
 
     Args:
-        model: the model that is trained, or its `adapt`ed form.
-        blocks: paths of modules, or names of parameters [`.blocks`]. They have precedence over `sites`.
-        sites: positions in the forward pass, as for `adapt` [those of an adapted model]: all parameters that the pass reads from
-            the entry of the first to the end of the last are frozen, regardless of how the model uses them.
-        x: a batch that the model is called with, needed for `sites`; a mapping as keywords.
+        model: the model that is trained, or the result of `adapt` for it.
+        blocks: paths of modules or names of parameters. The default is the modules in `.blocks`. If both `blocks` and `sites` are
+            given, `blocks` is used.
+        sites: positions in the forward pass, as for `adapt`. The default is the sites of an adapted model. All parameters that the
+            pass reads between the entry of the first site and the end of the last site are frozen.
+        x: a batch for one call of the model, required for `sites`. A mapping is passed as keyword arguments.
 
     Raises:
-        UsageError: a name is unknown, no parameter is found, or the model is frozen already. At the end: a frozen weight has
-            changed, in any bit, because the loop writes .grad or weights itself, or its optimiser decays weights without a
-            gradient.
+        UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, if any bit of a
+            frozen weight has changed. In that case the loop writes .grad or weights itself, or its optimiser applies weight decay
+            to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
     """
     inner = _inner(model)
     if inner in _FROZEN:
         raise UsageError(
-            "frozen_control: expected a model that is not frozen, found it frozen by another frozen_control"
+            "frozen_control: expected a model that is not frozen, found a model that another frozen_control has frozen"
         )
     names = blocks_to_freeze(model, blocks, sites, x)
     parts = _parts(model)
@@ -78,24 +80,28 @@ def frozen_control(
     changed = [name for name in names if name not in parts or content_digest(parts[name]) != before[name]]
     if changed:
         raise UsageError(
-            f"frozen_control: {', '.join(changed)} changed although frozen: the loop writes .grad or weights itself; "
-            "leave out weights with requires_grad=False. The trained model is no control"
+            f"frozen_control: {', '.join(changed)} changed although frozen, because the loop writes .grad or weights itself; "
+            "let the loop skip weights with requires_grad=False. The trained model is not a valid control"
         )
 
 
 def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
-    """Find the modules and parameters that `frozen_control` would freeze for these arguments."""
+    """Return the names of modules and parameters that `frozen_control` would freeze.
+
+    The arguments are those of `frozen_control`.
+    """
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:
         if x is None:
-            raise UsageError("frozen_control: x: expected a batch that the model is called with, together with sites")
+            raise UsageError("frozen_control: x: expected a batch for one call of the model, required by sites=")
         found = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if found.shared:
             LOG.warning(
-                "frozen_control: used outside of the blocks too, and also frozen there: %s", ", ".join(found.shared)
+                "frozen_control: these parameters are also used outside of the blocks, where they are frozen too: %s",
+                ", ".join(found.shared),
             )
         return found.names
     names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
@@ -103,21 +109,23 @@ def blocks_to_freeze(
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
         known = ", ".join(name for name, _ in model.named_modules() if name)
-        hint = "" if names else "; a model whose blocks are elsewhere: blocks=, or sites= and a batch x="
+        hint = "" if names else "; if the model has no .blocks, pass blocks=, or pass sites= and a batch x="
         raise UsageError(
             "frozen_control: expected names of the model's blocks, "
-            f"found {', '.join(unknown) or 'none and no .blocks'}; known: {known}{hint}"
+            f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {known}{hint}"
         )
     return names
 
 
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Return the names of the model's modules or parameters that `frozen_control` freezes now."""
+    """Return the names of the modules or parameters of the model that are frozen now.
+
+    The result is empty outside of `frozen_control`.
+    """
     return _FROZEN.get(_inner(model), ())
 
 
 def _inner(model: nn.Module) -> nn.Module:
-    """Return the user's model without wrappers."""
     model, _ = unwrapped(model)
     return model.model if isinstance(model, AdaptedNetwork) else model
 
@@ -128,10 +136,7 @@ def _call(model: nn.Module, x: Any) -> Any:
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return the weights of every module and parameter, by its name with and without wrappers.
-
-    Running statistics of a batch norm are not included: they follow the stream, frozen or not.
-    """
+    """Return the weights of every module and parameter, by its name with and without wrappers."""
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}
@@ -140,7 +145,7 @@ def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
 
 
 def _requiring_gradient(module: nn.Module, args: Any, output: Any) -> Any:
-    """Forward hook of a frozen layer: its output requires a gradient if that of a trained layer would."""
+    """Forward hook of a frozen layer: return an output that requires a gradient."""
     if not torch.is_grad_enabled():
         return output
 

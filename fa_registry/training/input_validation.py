@@ -1,6 +1,7 @@
-"""Validation of the inputs of FAProtocol and diagnose, before measuring; one error lists all problems.
+"""Validation of the inputs of FAProtocol and diagnose.
 
-Inputs that can be measured but are weaker evidence than a reader would assume cause a warning instead.
+The validation precedes all measurements, and one error lists all problems. If inputs can be measured but give weaker evidence than
+a reader would assume, the validation issues a warning instead.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.terminal_loss import NO_TOKENS
 
 Batch = tuple[Tensor, Tensor]
-KEYWORDS = '; one that takes keywords is adapted by fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
-LOGITS = "; fa_registry.adapt(model, …, output=lambda out: out.logits) reads them"
+KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
+LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
 
 
 class Checks:
-    """Collects the problems of one call, which `finish` raises together, and its doubts.
+    """Collects the problems and doubts of one call, which `finish` reports together.
 
     Attributes:
-        subject: the name that the error begins with.
+        subject: the name that begins the error message.
+        problems: texts that cause an error.
+        doubts: texts that cause a warning.
+        cause: the exception that caused one of the problems, or None.
     """
 
     def __init__(self, subject: str):
@@ -40,9 +44,10 @@ class Checks:
         self.cause: Exception | None = None
 
     def finish(self) -> None:
-        """Raise InvalidFields if there are problems, from the exception behind one of them if there is one.
+        """Raise InvalidFields if there are problems; otherwise warn about each doubt.
 
-        Else warn of the doubts, with the line that called the public function which calls this.
+        The error is chained to `cause` if that exception exists. The warning points to the caller of the public function that calls
+        this method.
         """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
@@ -50,14 +55,20 @@ class Checks:
             warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=3)
 
     def network(self, model: Any) -> nn.Module | None:
-        """Return `model` as a network with observable sites; None if that is not possible."""
+        """Return `model` as a network with observable sites.
+
+        Returns:
+            The network, or None if `model` is invalid. In that case, the reason is added to the problems.
+        """
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
         model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
-            self.problems.append("model: expected at least one block, found none: without depth nothing can be judged")
+            self.problems.append(
+                "model: expected at least one block, found none; a network without blocks cannot be judged"
+            )
             return None
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
@@ -67,7 +78,7 @@ class Checks:
             return None
 
     def fractions(self, **accuracies: Any) -> None:
-        """Require that accuracies, if given, are fractions of the test set."""
+        """Add a problem for each accuracy that is not None and not a number in 0..1."""
         for name, value in accuracies.items():
             number = isinstance(value, Real) and not isinstance(value, bool)
             if value is not None and not (number and 0 <= value <= 1):  # nan is not in 0..1 either
@@ -75,24 +86,34 @@ class Checks:
                 self.problems.append(f"{name}: expected a fraction of the test set in 0..1, found {shown}")
 
     def limits(self, **limits: Any) -> None:
-        """Require that thresholds are finite numbers."""
+        """Add a problem for each threshold that is not a finite number."""
         for name, value in limits.items():
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not number or not math.isfinite(value):
                 self.problems.append(f"{name}: expected a finite number, found {value!r}")
 
     def switches(self, **switches: Any) -> None:
-        """Require that switches are True or False: a text such as "no" would count as True."""
+        """Add a problem for each switch that is not True or False.
+
+        A text such as "no" is refused, because Python treats it as True.
+        """
         for name, value in switches.items():
             if not isinstance(value, bool):
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
 
     def batch(self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str]) -> None:
-        """Check one eval batch: x (N, …), y (N,) of int64 labels within the network's outputs."""
+        """Add the problems of one eval batch.
+
+        Args:
+            network: the network, or None if it is invalid.
+            x: input, (N, …).
+            y: int64 labels, (N,), each smaller than the number of the network's outputs.
+            names: the names of x and y in messages.
+        """
         before = len(self.problems)
         for name, value in zip(names, (x, y), strict=True):
             if not isinstance(value, Tensor) or not value.dim():
-                self.problems.append(f"{name}: expected a tensor with one row a sample, found {_kind(value)}")
+                self.problems.append(f"{name}: expected a tensor with one row per sample, found {_kind(value)}")
         if len(self.problems) > before:
             return
         labelled = _are_labels(y)
@@ -102,9 +123,9 @@ class Checks:
                 f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
             )
         if len(x) != len(y) or not len(y):
-            self.problems.append(f"{names[0]}: expected one row a label, found {len(x)} rows for {len(y)} labels")
+            self.problems.append(f"{names[0]}: expected one row per label, found {len(x)} rows for {len(y)} labels")
         if x.device != y.device:
-            self.problems.append(f"{names[1]}: expected it where the input is ({x.device}), found {y.device}")
+            self.problems.append(f"{names[1]}: expected the device of the input ({x.device}), found {y.device}")
         self._input(network, x, names[0])
         readable = (
             len(x)
@@ -116,18 +137,25 @@ class Checks:
             self._range(y, classes, names[1])
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Collect doubts about the labels of all batches together; invalid labels are already problems."""
+        """Add doubts about the labels of all batches together.
+
+        A doubt is added if there is only one sample or only one class. Invalid labels are ignored here, because `batch` reports
+        them.
+        """
         given = [batch for batch in labels if _are_labels(batch)]
         kinds = {kind for batch in given for kind in batch.unique().tolist()}
         if sum(map(len, given)) == 1:
-            self.doubts.append(f"{name}: only one sample: every median is that sample's value")
+            self.doubts.append(f"{name}: found only one sample, so every median is the value of this sample")
         elif len(kinds) == 1:
             self.doubts.append(
-                f"{name}: labels of only one class, {next(iter(kinds))}: the gradient of one class is a poor reference"
+                f"{name}: found labels of only one class, {next(iter(kinds))}; the gradient of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
-        """Return the pairs (x, y) of an iterable by their index; others are problems."""
+        """Return the pairs (x, y) of an iterable by their index.
+
+        Elements that are not pairs, equal batches and an empty iterable are added to the problems.
+        """
         if isinstance(eval_batches, Tensor) or not isinstance(eval_batches, Iterable):
             self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")
             return {}
@@ -144,14 +172,16 @@ class Checks:
         return pairs
 
     def _repeated(self, pairs: Mapping[int, Batch]) -> None:
-        """Require different batches: equal ones agree trivially, so their stability would mean nothing."""
+        """Add a problem for equal batches, because their results would agree trivially."""
         seen: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
                 values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
                 earlier = seen.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
                 if earlier != index:
-                    self.problems.append(f"eval_batches: expected disjoint batches, found {earlier} and {index} equal")
+                    self.problems.append(
+                        f"eval_batches: expected disjoint batches, but batches {earlier} and {index} are equal"
+                    )
 
     def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
         if x.is_floating_point() and not x.isfinite().all():
@@ -163,16 +193,16 @@ class Checks:
             self.problems.append(f"{name}: expected the dtype of the model's parameters ({expected}), found {x.dtype}")
         if devices - {x.device}:
             expected = ", ".join(sorted(str(device) for device in devices))
-            self.problems.append(f"{name}: expected it where the model is ({expected}), found {x.device}")
+            self.problems.append(f"{name}: expected the device of the model ({expected}), found {x.device}")
 
     def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
-        """Return how many outputs the network has, by running it, since a head may have any name."""
+        """Return the number of outputs of the network, or None if it cannot process the input."""
         try:
             with torch.no_grad(), eval_mode(network):
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
-            self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
+            self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
             self.cause = error
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
@@ -192,7 +222,7 @@ class Checks:
 
 
 def _copies(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the buffers: a forward pass may change them, and its input."""
+    """Return copies of the buffers, because a forward pass may change the buffers."""
     return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 

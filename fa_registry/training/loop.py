@@ -1,4 +1,4 @@
-"""The one training loop, for every method and control."""
+"""The training loop, which is the same for all methods and controls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch's metrics; epoch 0 is the initialisation, before any step."""
+    """The metrics after one epoch; epoch 0 means the initial state before any step."""
 
     epoch: int
     measurements: Measurements
@@ -26,11 +26,13 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How training ended: complete, diverged or stopped_early, with the last epoch and final measurements.
+    """The result of a training.
 
     Attributes:
-        ended_by: the reason why a run was stopped early.
-        stepping: see Trainer.stepping.
+        status: complete, diverged or stopped_early.
+        epochs: number of the last epoch.
+        ended_by: the reason why the run was stopped early, or an empty string.
+        stepping: how steps were run, see Trainer.stepping.
     """
 
     status: str
@@ -41,7 +43,7 @@ class TrainingOutcome:
 
 
 class Observer(Protocol):
-    """Receives every epoch while the loop runs: the tracking writer, a progress bar, a test."""
+    """Interface of an object that receives every epoch's metrics during training."""
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None: ...
 
@@ -53,7 +55,10 @@ def train(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> TrainingOutcome:
-    """Run the remaining epochs, measuring after each: `train_epochs` without interruption."""
+    """Run the remaining epochs and measure after each epoch.
+
+    The function runs `train_epochs` to its end. The arguments and errors are those of `train_epochs`.
+    """
     return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
 
 
@@ -64,18 +69,21 @@ def train_epochs(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> Generator[None, None, TrainingOutcome]:
-    """Run the remaining epochs, measuring after each.
+    """Run the remaining epochs and measure after each epoch, as a generator.
 
-    It yields while a GPU works on an epoch, so that a caller with several trainings can begin another one's. A run whose loss,
-    states or gradients stop being finite ends there and is marked diverged: more steps would only produce more nan.
+    The generator yields while a GPU computes an epoch, so a caller with several trainings can start an epoch of another training. A
+    run ends with the status diverged if its loss, states or gradients are not finite, because further steps would only produce nan.
 
     Args:
-        stop: returns whether to stop; asked between epochs.
-        resumed: the last row that was measured before the trainer was stopped; the observer already has it.
-        end: called when the observer has received an epoch; a non-empty result ends the run with it as the reason.
+        trainer: the state to train.
+        observer: receives the metrics after each epoch.
+        stop: returns whether to interrupt the training. It is called between epochs.
+        resumed: the last row that was measured before an interruption, or None for a new training. The observer already has this
+            row.
+        end: called after the observer has received an epoch. A non-empty result ends the run early and is stored as the reason.
 
     Raises:
-        Interrupted: `stop()` is true between epochs.
+        Interrupted: if `stop()` returns true between epochs.
     """
     task = trainer.task
     if not resumed:
@@ -87,7 +95,7 @@ def train_epochs(
     while trainer.epoch < task.spec.epochs and not has_diverged(row.measurements) and not ended_by:
         if stop():
             raise Interrupted(
-                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command resumes there"
+                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; to resume, run the same command again"
             )
         trainer.begin_epoch()
         yield
@@ -103,7 +111,7 @@ def train_epochs(
 
 
 def run_to_completion(steps: Generator[None, None, T]) -> T:
-    """Run a generator of steps to its end and return its result."""
+    """Run a generator to its end and return its result."""
     while True:
         try:
             next(steps)
@@ -112,17 +120,14 @@ def run_to_completion(steps: Generator[None, None, T]) -> T:
 
 
 def _status(row: EpochRow, spec: RunSpec) -> str:
-    """Return the status of a run that ended after `row`.
-
-    A run that diverged, or whose epoch is the last one, was not stopped early.
-    """
+    """Return the status of a run that ended after `row`."""
     if has_diverged(row.measurements):
         return "diverged"
     return "complete" if row.epoch == spec.epochs else "stopped_early"
 
 
 def has_diverged(measurements: Measurements) -> bool:
-    """Return whether a loss, a state or its gradient is inf or nan."""
+    """Return whether a loss, or the norm of a state or gradient, is inf or nan."""
     watched = [measurements.scalars[name] for name in ("loss_train", "penalty") if name in measurements.scalars]
     return any(
         reading.not_finite

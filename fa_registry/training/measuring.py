@@ -1,6 +1,6 @@
-"""Measure a task: all diagnostics on the eval batch, and accuracy on the whole test set.
+"""Measure a task: all diagnostics on the eval batch, and the test accuracy.
 
-The same measurements can be recomputed from a finished run's spec, checkpoint and feedback state.
+The same measurements can be recomputed from a finished run's specification, checkpoint and feedback state.
 """
 
 from __future__ import annotations
@@ -65,18 +65,21 @@ def measure(
     members: Mapping[str, Diagnostic] | None = None,
     objection: str | None = None,
 ) -> Measurements:
-    """Measure the catalog's diagnostics of these `moments` at every site.
+    """Run the installed diagnostics of these moments at every site.
 
-    The diagnostics of every epoch include the accuracy on the whole test set. A diagnostic that crashes is recorded among the
-    failures, without its metrics. A built-in metric is never taken from a third-party diagnostic.
+    The moment "epoch" also includes the accuracy on the whole test set. If a diagnostic raises an exception, the traceback is added
+    to the failures and its metrics are omitted. A third-party diagnostic cannot replace a built-in metric.
 
     Args:
-        no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason.
-        initial: the network's initial weights, name → tensor; None if they were not saved.
-        conventions: None for today's.
-        members: the diagnostics by name; None for all that are installed.
-        objection: why the reference of a third-party architecture or method is not its gradient, by an earlier check; None to
-            check it now.
+        task: the task with its present weights and feedback state.
+        no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every Γ is
+            N/A with this reason.
+        moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
+        initial: the network's initial weights, name → tensor, or None if they were not saved.
+        conventions: parameters of the metrics, or None for those of this version.
+        members: the diagnostics by name, or None for all installed diagnostics.
+        objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
+            `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
@@ -137,7 +140,7 @@ def _built_in_first(name: str) -> tuple[bool, str]:
 
 
 def without_built_in(measured: Measured) -> Measured:
-    """Return the metrics of a third-party diagnostic, except those with the name of a built-in metric."""
+    """Remove built-in metrics from the results of a third-party diagnostic."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.built_in().values()]
 
     def kept(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,9 +156,14 @@ def without_built_in(measured: Measured) -> Measured:
 def with_final(
     measured: Measurements, task: Task, no_feedback: str = "", initial: Mapping[str, Tensor] | None = None
 ) -> Measurements:
-    """Return a run's final measurements: the last epoch's, the costlier diagnostics, and the conventions.
+    """Return a run's final measurements.
 
-    A recomputation takes both moments from one forward/backward pass (`remeasure`), with equal metrics.
+    The result contains the last epoch's measurements, the more expensive diagnostics of the moment "final", and the conventions.
+    `remeasure` computes equal metrics with one forward/backward pass for both moments.
+
+    Args:
+        measured: measurements after the last epoch.
+        no_feedback, initial: as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
@@ -173,11 +181,11 @@ def with_conventions(
     how: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
-    """Return the measurements together with their conventions.
+    """Return the measurements together with the conventions that produced them.
 
     Args:
-        how: the conventions, None for today's.
-        members: the diagnostics, None for all that are installed.
+        how: parameters of the metrics, or None for those of this version.
+        members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
         "eval_samples": len(task.eval_batch[1]),
@@ -192,7 +200,11 @@ def with_conventions(
 
 
 def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
-    """Return how these diagnostics (None: all) measure any network on this machine."""
+    """Return the conventions by which the diagnostics measure on this machine.
+
+    Args:
+        members: the diagnostics by name, or None for all installed diagnostics.
+    """
     conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
@@ -208,7 +220,10 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
 
 
 def machine(task: Task) -> dict[str, Scalar]:
-    """Return what metrics depend on besides the specification; if all is equal, they are bit-equal."""
+    """Return the properties of this machine and process that change metrics.
+
+    Two measurements of the same specification are equal bit by bit if all these properties are equal.
+    """
     return {
         "threads": torch.get_num_threads(),
         "device": task.device.type,
@@ -219,15 +234,18 @@ def machine(task: Task) -> dict[str, Scalar]:
 
 
 def _no_gamma(task: Task) -> str:
-    """Return why a cosine with the gradient has no meaning for the method; empty if it has."""
+    """Return the reason why Γ has no meaning for the task's method, or an empty string."""
     card = task.method.card
-    return f"by its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
+    return f"according to its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
 
 
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
-    """Return the diagnostic's metrics and "", or nothing and the traceback: one crash must not cost a run.
+    """Run one diagnostic and return its metrics and the traceback of its exception.
 
-    A PluginError is raised, because it is a method that breaks its contract (a credit that fits no state).
+    The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training continues.
+
+    Raises:
+        PluginError: if the method breaks its contract, for example by a credit with a wrong shape.
     """
     try:
         return diagnostic.measure(observation), ""
@@ -240,13 +258,17 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
 def in_order(
     sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
 ) -> Measurements:
-    """Return the measurements in the order in which a resume file returns them."""
+    """Return the measurements sorted by name, as they are read from a resume file."""
     ordered = [dict(sorted(table.items())) for table in (sites, scalars, failures)]
     return Measurements(ordered[0], ordered[1], failures=ordered[2])
 
 
 def check_first_credits(task: Task) -> None:
-    """Raise PluginError before the first step if the method's credits do not fit or are not finite."""
+    """Check the method's credits before the first training step.
+
+    Raises:
+        PluginError: if a credit has a wrong shape or contains inf or nan.
+    """
     if task.method.end_to_end:
         return
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)
@@ -255,14 +277,17 @@ def check_first_credits(task: Task) -> None:
 
 
 def test_accuracy(task: Task) -> Reading:
-    """Return the accuracy on the whole test set; N/A if there are no classes."""
+    """Return the accuracy on the whole test set, or N/A for a regression."""
     if is_regression(task.splits.test_labels):
         return Reading(None, NO_CLASSES)
     return Reading(accuracy(task.network, task.splits.test_images, task.splits.test_labels))
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of correctly classified samples; samples with non-finite logits count as wrong."""
+    """Return the fraction of correctly classified samples.
+
+    A sample with non-finite logits counts as wrong.
+    """
     correct = torch.zeros((), dtype=torch.int64, device=images.device)
     with torch.inference_mode(), diagnostics.eval_mode(network):
         for start in range(0, len(images), TEST_BATCH):
@@ -272,16 +297,14 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     return correct.item() / len(images)
 
 
-NO_FEEDBACK = (
-    "the run's feedback state is not in the store (never saved, or lost): Γ of another draw would not describe this run"
-)
+NO_FEEDBACK = "the run's feedback state is not in the store (not saved, or lost); Γ under other feedback would not describe the run"
 NOT_GIVEN = "the feedback matrices were not given"  # for a run that was trained elsewhere and adopted without them
 
 
 def obstacle(spec: RunSpec) -> str:
-    """Return why a run cannot be recomputed on this machine; empty if it can."""
+    """Return the reason why this machine cannot recompute a run, or an empty string."""
     if spec.device_class == "cuda" and not torch.cuda.is_available():
-        return "the run was trained on a GPU and this machine has none to recompute it"
+        return "the run was trained on a GPU, and this machine has no GPU for the recomputation"
     return ""
 
 
@@ -294,18 +317,19 @@ def remeasure(
     recorded: Mapping[str, Scalar] | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
-    """Return all measurements of a run's final weights.
+    """Load a run's final weights and feedback, and recompute all its measurements.
 
     Args:
-        task: as `build_task` draws it; it ends with the run's final weights and feedback.
-        feedback: file of the feedback state; None: every Γ is N/A with the reason.
+        task: the task as `build_task` returns it. The function loads the final weights and the feedback state into it.
+        checkpoint: file of the final weights.
+        feedback: file of the feedback state, or None. Without the state, every Γ is N/A with the reason.
         digests: "checkpoint" and "feedback" → recorded SHA-256.
-        initial: the initial weights, name → tensor; None: comparisons with them are N/A.
-        recorded: the conventions that the run recorded, for its recomputation; None: today's.
+        initial: the initial weights, name → tensor. For None, comparisons with the initial weights are N/A.
+        recorded: the conventions that the run recorded, or None for those of this version.
         members: as for `measure`.
 
     Raises:
-        IntegrityError: a file is not the recorded one or does not fit the spec.
+        IntegrityError: if a file's SHA-256 is not the recorded one or its tensors do not fit the specification.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
     absent = ""
@@ -322,9 +346,10 @@ def remeasure(
 
 
 def without_input_site(record: RunRecord) -> RunRecord:
-    """Leave out site 0 if it is the input, for runs of releases that counted it.
+    """Remove Γ of site 0 from a run's record if site 0 is the network's input.
 
-    The record of a run whose architecture or data set is not installed is returned as it is.
+    Older releases counted this site. If the architecture or the data set of the run is not installed, the record is returned
+    unchanged.
     """
     with suppress(RegistryError):
         if build_network(record.spec, datasets.get(record.spec.dataset).card).first_credited:
@@ -343,7 +368,7 @@ def _without_first(series: SiteSeries) -> SiteSeries:
 
 
 def left_out(measurements: Measurements) -> Measurements:
-    """Replace Γ of site 0 by the reason; aggregates over all sites become those over sites 1..L."""
+    """Replace Γ of site 0 by N/A, and aggregate over the sites 1..L only."""
     absent = Reading(None, NOT_CREDITED)
     sites = {
         name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row

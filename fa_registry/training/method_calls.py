@@ -1,4 +1,7 @@
-"""Calls of a method, for its credits and its feedback's learning, in training and measuring alike."""
+"""Calls of a method for its credits and its feedback updates.
+
+Training and measuring use the same functions.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from fa_registry.training.detached_network import DetachedModule
 
 @contextmanager
 def frozen_weights(network: nn.Module) -> Iterator[None]:
-    """Context manager: no gradient reaches the network's weights.
+    """Context manager: set requires_grad to False for the network's weights.
 
-    So a method may differentiate through the network but never trains it. Graphs built before depend on the weights'
-    requires_grad, which autograd reads during the backward pass; do not differentiate through them inside.
+    Inside the context, a method can differentiate through the network, but no gradient reaches the weights. Autograd reads
+    requires_grad of the weights during the backward pass. Therefore do not differentiate through graphs that were built before the
+    context.
     """
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     for parameter in learning:
@@ -32,17 +36,18 @@ def frozen_weights(network: nn.Module) -> Iterator[None]:
 
 
 def compute_credits(method: Method, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-    """Return c_0..c_L, off any graph."""
+    """Return the credits c_0..c_L, detached from any autograd graph."""
     return credits_and_states_of(method, feedback, inputs)[0]
 
 
 def credits_and_states_of(
     method: Method, feedback: nn.Module, inputs: CreditInputs
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
-    """Return c_0..c_L and the states at which the blocks learn, usually `inputs.hidden`.
+    """Return the credits c_0..c_L and the states at which the blocks learn.
 
-    Training and measuring share this function, so that the measured credit of a method that moves states is the one that moved
-    them. A method whose card does not declare `needs_autograd` gets a network without gradients (DetachedModule).
+    The states are usually `inputs.hidden`. Training and measuring call this function. Therefore, for a method that moves states,
+    the measured credit is the credit that moved the states. If the card does not declare `needs_autograd`, the method receives a
+    network without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:
@@ -55,23 +60,26 @@ def credits_and_states_of(
 
 
 def fill_feedback_grads(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Fill the .grad of the feedback's parameters, if the method trains any."""
+    """Compute the .grad of the feedback's parameters, if the method trains them."""
     if isinstance(method, LearnsFeedbackByLoss):
         with frozen_weights(inputs.network):
             method.feedback_loss(feedback, inputs).backward()
 
 
 def update_feedback(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Update the feedback state by the method's own rule, if it has one, after the optimiser's step."""
+    """Update the feedback state by the method's own rule, if the method has one.
+
+    The caller calls this function after the optimiser's step.
+    """
     if isinstance(method, HasFeedbackRule):
         with torch.no_grad():
             method.update_feedback(feedback, inputs)
 
 
 def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> None:
-    """Raise PluginError if a credit contains inf or nan although all inputs are finite.
+    """Raise PluginError if a credit is not finite although all inputs are finite.
 
-    The message names method, site and shape.
+    The message names the method, the site and the shape of the credit.
     """
     given = (*inputs.hidden, inputs.error, inputs.output_gradient)
     if not all(tensor.isfinite().all() for tensor in given):

@@ -1,6 +1,7 @@
-"""A promoted model as a folder: weights, feedback state, specification, and a card with their SHA-256.
+"""A promoted model as a folder of files.
 
-Tensors are safetensors and everything else is text: reading the folder runs no code from it.
+The folder contains weights, feedback state, specification, and a card with the SHA-256 of these files. Tensors are stored as
+safetensors and all other content as text. Therefore reading the folder executes no code from it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CARD_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Opinion:
-    """The judgement of the run by one edition."""
+    """The verdict and the findings of one edition about the run."""
 
     edition: EditionReference
     verdict: Verdict
@@ -52,17 +53,19 @@ class PromotionOverride:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The facts about a promoted model that a reader needs.
+    """The facts about a promoted model.
 
     Attributes:
         method, setting: labels.
+        control: name of the control, or "none".
         identity: SHA-256 of the specification.
-        accuracy: on the whole test set.
-        opinions: of every edition of audit run `audit_run_id`, the deciding one first.
+        accuracy: accuracy on the whole test set.
+        opinions: the verdict of every edition in the audit `audit_run_id`. The edition that decided the promotion is first.
         integrity: whether the metrics were reproduced at the promotion.
-        digests: file of the folder → SHA-256.
-        feedback, provenance: as the run recorded them.
-        bibtex: of the method.
+        digests: name of a file in the folder → SHA-256.
+        despite: the reason and the author of a promotion against the verdict, or None.
+        feedback, provenance: the facts that the run recorded.
+        citation, bibtex: citation of the method.
     """
 
     method: str
@@ -89,9 +92,9 @@ class LoadedModel:
     """A promoted model, ready to use.
 
     Attributes:
-        network: in eval mode, on the CPU.
-        feedback: its feedback state, without tensors if the method has none; None if the run was adopted without it, because
-            newly drawn feedback would be different.
+        network: the network in eval mode, on the CPU.
+        feedback: the feedback state, without tensors if the method has none. None if the run was adopted without its feedback
+            state, because newly drawn feedback would differ from it.
     """
 
     network: Network
@@ -102,7 +105,12 @@ class LoadedModel:
 
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy `files` (name in the folder → source path) into the folder; return name → SHA-256 of the copy."""
+    """Copy files into the folder and return name → SHA-256 of each copy.
+
+    Args:
+        folder: destination, which is created if it does not exist.
+        files: name in the folder → source path.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         shutil.copyfile(check_file(path), folder / name)
@@ -110,14 +118,15 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
-    """Return the model of a folder; every file's SHA-256 is checked before it is read.
+    """Load a promoted model from its folder, after a check of every file's SHA-256.
 
     Args:
-        card_digest: of card.json, if it is known.
+        folder: the folder.
+        card_digest: SHA-256 of card.json, or an empty string if it is unknown.
 
     Raises:
-        IntegrityError: a file is missing or is not the card's.
-        UnknownName: a plug-in is not installed here.
+        IntegrityError: if a file is missing or its SHA-256 differs from the card.
+        UnknownName: if a plug-in of the model is not installed.
     """
     card = _card(folder, card_digest)
     for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards have no digest of the text for readers

@@ -1,7 +1,8 @@
-"""Check that a third-party network computes its outputs from the images instead of looking them up.
+"""Check that a third-party network computes its outputs from the images.
 
-A network could contain the test set and look up its answers by the content of an image, by its position in a batch or in the
-test set, or by earlier inputs. Each probe removes what one kind of lookup needs, but nothing that a classifier needs.
+A network could contain the test set and look up the labels. It could recognise a sample by the content of its image, by its
+position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs. The
+probes leave all information that a classifier needs.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allow
 
 @dataclass(frozen=True)
 class Probes:
-    """Accuracies of one network, as fractions, and their numbers of samples.
+    """Accuracies of one network in several probes, as fractions.
 
     Attributes:
-        whole: on the whole test set in its order.
-        shuffled: on `samples` test samples in random order.
-        noisy: on the same samples with NOISE.
-        random: on random images with the test labels in their order.
-        train: on as many training samples.
-        chance: share of the most frequent test label.
-        alone: share of ALONE samples whose class is the same alone and in a batch.
+        whole: accuracy on the whole test set in its order.
+        shuffled: accuracy on `samples` test samples in random order.
+        noisy: accuracy on the same samples as `shuffled`, with noise of NOISE standard deviations.
+        random: accuracy on random images, with the test labels in their order.
+        train: accuracy on at most SAMPLES training samples.
+        chance: fraction of the most frequent test label.
+        alone: fraction of ALONE samples that get the same class in a batch of one as in a larger batch.
+        samples: number of test samples of the probes.
     """
 
     whole: float
@@ -51,20 +53,23 @@ class Probes:
     samples: int
 
     def deviation(self, share: float) -> float:
-        """Return how far sampling can move an accuracy near `share`, MARGIN included."""
+        """Return the allowed difference between two accuracies near `share`.
+
+        The result is MARGIN plus DEVIATIONS standard deviations of the sampling error.
+        """
         return MARGIN + DEVIATIONS * (max(share * (1 - share), 1 / self.samples) / self.samples) ** 0.5
 
     @property
     def objections(self) -> Iterator[str]:
-        """Yield the results that are impossible for a network that computes each output from one image."""
+        """Probe results that are impossible if each output is computed from one image."""
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
-            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's own {self.whole:.4f}"
+            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
-            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
+            yield f"of {ALONE} samples, {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
-            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without {self.shuffled:.4f}"
+            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without noise {self.shuffled:.4f}"
         if self.random - self.chance > self.deviation(self.chance):
-            yield f"random images get the test set's labels, {self.random:.4f} of them, by chance {self.chance:.4f}"
+            yield f"random images get the test set's labels with accuracy {self.random:.4f}, by chance {self.chance:.4f}"
         if self.whole - self.train > self.deviation(self.train):
             yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
 
@@ -73,11 +78,12 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
     """Probe the network of a run's task with its final weights.
 
     Args:
-        task: The run's task; its network is not changed.
-        measured: The run's recomputed measurements, for the accuracy on the whole test set.
+        task: the run's task. The function does not change its network.
+        measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        None for a built-in architecture and without classes. The outcome is "not possible" if a probe objects.
+        The result, or None for a built-in architecture and for a task without classes. The outcome is "not possible" if a probe
+        fails or gives an impossible result.
     """
     whole = measured.scalars["accuracy"].value
     if (
@@ -92,7 +98,7 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
         return Check(
-            NETWORK_CHECK, "not possible", f"outputs are not computed from each image alone: {'; '.join(objections)}"
+            NETWORK_CHECK, "not possible", f"the outputs are not computed from the images only: {'; '.join(objections)}"
         )
     return Check(
         NETWORK_CHECK,
@@ -103,7 +109,10 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
 
 
 def probe(task: Task, whole: float) -> Probes:
-    """Measure all probes, drawn from the run's seed; `whole` is the accuracy on the whole test set."""
+    """Measure all probes; `whole` is the accuracy on the whole test set.
+
+    All random numbers come from the run's seed.
+    """
     splits, draw = task.splits, stream(task, "network_check")
     order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)
     images, labels = splits.test_images[order], splits.test_labels[order]
@@ -125,7 +134,7 @@ def probe(task: Task, whole: float) -> Probes:
 
 
 def _same_alone(task: Task, images: Tensor) -> float:
-    """Return the share of samples whose class is the same in a batch of one."""
+    """Return the fraction of samples that get the same class in a batch of one."""
     with torch.inference_mode(), eval_mode(task.network):
         together = task.network(images).argmax(dim=1)
         alone = torch.cat([task.network(image[None]).argmax(dim=1) for image in images])

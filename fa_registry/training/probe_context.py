@@ -1,6 +1,6 @@
-"""The inputs of the costlier diagnostics: all that they may compute on a task's network.
+"""Context of the more expensive diagnostics, with functions that run the network.
 
-Every draw comes from the spec's seed.
+All random numbers come from the specification's seed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ NO_INITIAL = "the run's initial weights were not saved"
 
 @dataclass(frozen=True)
 class Conventions:
-    """The parameters of a run's metrics besides its weights that may differ between versions.
+    """Parameters of a run's metrics that may differ between versions of this package.
 
     Attributes:
         null_draws: number of newly drawn feedback states for the null of Γ.
-        least_error, first_credited: as for an Observation.
+        least_error: as for an Observation.
+        first_credited: as for an Observation.
     """
 
     null_draws: int
@@ -57,11 +58,13 @@ class Conventions:
 
 
 def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
-    """Return today's conventions, or those of a run's measurements.
+    """Return the conventions of this version or of a recorded run.
 
     Args:
-        recorded: the conventions that the run recorded. Only the number of draws is used directly. The other two only show
-            whether the version that measured the run had them: a run may not choose which of its sites count.
+        task: the measured task.
+        recorded: the conventions that the run recorded, or None for those of this version. Only the recorded number of draws is
+            used. The other two entries only show whether the version that measured the run had these conventions, because a run
+            must not choose which of its sites count.
     """
     if recorded is None:
         return Conventions(null_draws(task), first_credited=task.network.first_credited)
@@ -72,7 +75,13 @@ def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the least error of a sample that counts in fidelity, for the release that measured a run."""
+    """Return the least ‖e‖ of a sample that counts in fidelity.
+
+    The value depends on the release that measured the run.
+
+    Args:
+        recorded: the conventions that the run recorded.
+    """
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
 
@@ -84,22 +93,23 @@ def bench_of(
     initial: Mapping[str, Tensor] | None,
     draws: int = 0,
 ) -> ProbeContext:
-    """Return the context of a task; nothing is computed before a diagnostic needs it.
+    """Return the context of a task for the diagnostics.
+
+    Nothing is computed before a diagnostic needs it.
 
     Args:
-        look: the forward/backward pass, with its float64 pass.
-        credits: the method's; if None, no_feedback is the reason.
-        initial: name → tensor.
-        draws: how many make the null of Γ; 0: today's convention.
+        task: the measured task.
+        look: the forward/backward pass, including its float64 pass.
+        credits: the method's credits, or None.
+        no_feedback: the reason if `credits` is None.
+        initial: the initial weights, name → tensor, or None.
+        draws: number of draws for the null of Γ. 0 means the number of this version.
     """
     labels = task.eval_batch[1]
     double = cache(lambda: in_double(task.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """Return the losses (n, V) of states (n, V, …); row i belongs to sample first + i.
-
-        All V variants of a sample have its label.
-        """
+        """Return the losses (n, V) of states (n, V, …) at a site; row i belongs to sample first + i."""
         count, variants = states.shape[:2]
         chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
@@ -124,17 +134,23 @@ def bench_of(
 
 
 def stream(task: Task, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator for one named purpose of measuring, equal in training and recomputation."""
+    """Return a new generator for one named purpose of measuring.
+
+    The generator gives the same random numbers in training and in a recomputation.
+    """
     return torch.Generator(device).manual_seed(derive(task.spec.seed, f"evaluation/{name}"))
 
 
 def in_double(network: Network) -> Network:
-    """Return a float64 copy in eval mode, without gradients."""
+    """Return a float64 copy of the network in eval mode, without gradients."""
     return copy.deepcopy(network).double().eval().requires_grad_(False)
 
 
 def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator | None = None) -> CreditInputs:
-    """Return the inputs of a method while measuring, which include the exact gradients."""
+    """Return the inputs that a method receives in measuring.
+
+    The inputs include the exact gradients.
+    """
     seen, (images, labels) = look.single, task.eval_batch
     return CreditInputs(
         seen.hidden,
@@ -152,7 +168,11 @@ def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator 
 
 
 def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
-    """Return the method's credits with this feedback state; raise PluginError if one does not fit."""
+    """Return the method's credits on the eval batch with this feedback state.
+
+    Raises:
+        PluginError: if a credit has a wrong shape.
+    """
     with diagnostics.eval_mode(task.network):
         credits = compute_credits(task.method, feedback, credit_inputs(task, look))
     check_credits(task.spec.method, credits, look.single.hidden)
@@ -160,10 +180,7 @@ def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> lis
 
 
 def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function for the mean gradient of every batch: one vector a site.
-
-    The passes are float32, as in `observe`; the means are float64.
-    """
+    """Return a function that computes the mean gradient of every stability batch, (K, D) per site."""
     split = stability_split(task.splits)
     if isinstance(split, Unavailable):
         return split
@@ -180,9 +197,9 @@ def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
 
 def _fresh_credits(task: Task, look: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
     if not task.feedback.state_dict():
-        return Unavailable(f"the method {task.spec.method!r} has no feedback to draw afresh")
+        return Unavailable(f"the method {task.spec.method!r} has no feedback that could be newly drawn")
     if task.method.card.learned:
-        return Unavailable("its feedback is learned: a fresh draw would be an untrained net, not another feedback")
+        return Unavailable("the method's feedback is learned, so newly drawn feedback would be an untrained network")
 
     shape = cache(lambda: network_shape(task.network, task.splits.test_images[:1], task.card.classes))
 
@@ -194,12 +211,12 @@ def _fresh_credits(task: Task, look: ForwardBackward) -> Callable[[int], list[Te
 
 
 def null_draws(task: Task) -> int:
-    """Return how many newly drawn feedback states make the null of Γ: many if a draw is cheap.
+    """Return the number of newly drawn feedback states for the null of Γ.
 
-    The cost is counted, not timed. Feedback that is one fixed matrix a site costs one product a site: at most 3 ms a draw on any
-    built-in architecture. Any other feedback goes through the network. On resmlp that takes 10 ms (2e8 operations) and on mlp
-    3 ms, but 0.3 s on small_resnet, whose final measurement would then take twice as long. If there is no null, the number has no
-    effect.
+    The number is larger if a draw is cheap. The cost is counted in operations, not timed. Feedback that is one fixed matrix per
+    site needs one product per site: at most 3 ms per draw on any built-in architecture. Any other feedback needs a pass through the
+    network. Such a draw takes 10 ms on resmlp (2e8 operations), 3 ms on mlp, and 0.3 s on small_resnet, whose final measurement
+    would then take twice as long. If the method has no null, the number has no effect.
     """
     if isinstance(task.feedback, FixedMatrices):
         return CHEAP_DRAWS
@@ -211,7 +228,7 @@ def null_draws(task: Task) -> int:
 
 
 def _work_of_draw(task: Task) -> float:
-    """Count the floating-point operations of the credits of one eval batch, on a few of its samples."""
+    """Return the number of floating-point operations for the credits of one eval batch."""
     splits = task.splits
     images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
     few = dataclasses.replace(task, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
@@ -222,11 +239,7 @@ def _work_of_draw(task: Task) -> float:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the operations of matrix products and convolutions, by torch's formulas.
-
-    torch's FlopCounterMode puts hooks into modules, on which autograd.grad at a site fails, and it has no formula for the product
-    of oneDNN.
-    """
+    """Counts operations by torch's formulas; FlopCounterMode fails if autograd.grad is called at a site."""
 
     def __init__(self):
         super().__init__()
@@ -244,7 +257,7 @@ class _Counter(TorchDispatchMode):
 def _bridge_residuals(task: Task, look: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
     method = task.method
     if not isinstance(method, Bridge):
-        return Unavailable(f"credit_bridge only: the method {task.spec.method!r} has no value net")
+        return Unavailable(f"only credit_bridge has this metric; the method {task.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
         inputs = credit_inputs(task, look, stream(task, "bridge_residual", task.device))
@@ -273,14 +286,17 @@ def _costates(task: Task, double: Callable[[], Network]) -> Callable[[], list[Te
 
 
 def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raise ValueError, which is recorded as the diagnostic's failure, unless tensors have these shapes."""
+    """Raise ValueError, which is recorded as the diagnostic's failure, if a shape is wrong."""
     shown = [tuple(tensor.shape) for tensor in tensors]
     if shown != list(shapes):
-        raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one a site, found {shown}")
+        raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one per site, found {shown}")
 
 
 def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
-    """Return the split of the stability batches, and the conventions of this task's metrics."""
+    """Return the conventions of Γ's null, of fidelity and of the stability batches.
+
+    For `conventions=None`, the result describes this version.
+    """
     how = conventions or conventions_of_task(task)
     reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
     split = stability_split(task.splits)
@@ -293,9 +309,10 @@ def bench_conventions(task: Task, conventions: Conventions | None = None) -> dic
 
 
 def stability_split(splits: Splits) -> str | Unavailable:
-    """Return `test` or `train`, the split with enough samples for the disjoint batches.
+    """Return the split, `test` or `train`, that provides the stability batches.
 
-    If neither has enough, it is Unavailable: smaller batches would measure another metric.
+    The test split is preferred. If neither split has enough samples, the result is Unavailable, because smaller batches would
+    measure another metric.
     """
     test, train = len(splits.test_labels), len(splits.train_labels)
     for split, samples in (("test", test), ("train", train)):
@@ -307,12 +324,14 @@ def stability_split(splits: Splits) -> str | Unavailable:
 
 
 def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield images (BATCH, …) and labels (BATCH,): the first BATCHES of the split, unshuffled.
+    """Yield the first BATCHES batches of a split, as images and labels.
 
-    Batches of `train` are augmented once.
+    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Batches of `train` are augmented
+    once.
 
     Args:
-        draw: generator of the augmentation, on the splits' device.
+        split: `test` or `train`.
+        draw: generator of the augmentation, on the device of the data.
     """
     whole = BATCHES * BATCH
     if split == "test":

@@ -1,4 +1,7 @@
-"""Check the reference gradient of a third-party network, and withdraw values based on a wrong one."""
+"""Check the reference gradient of a third-party network.
+
+If the gradient is wrong, the metrics that depend on it are withdrawn.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +41,26 @@ from fa_registry.terminal_loss import sample_losses
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
 SAMPLES = 8  # of the eval batch, checked during a training: see benchmarks.reference_check
-OTHER_PASS = f"{NOT_CHECKED}: the network's answer is not that of embed, blocks, step and readout in this order"
+OTHER_PASS = f"{NOT_CHECKED}: the network's output is not that of embed, blocks, step and readout in this order"
 
 
 class ShiftedNetwork(nn.Module):
-    """A Network whose states can be shifted; its forward pass is the one that Network declares."""
+    """A Network to whose states a shift can be added.
+
+    The forward pass calls embed, blocks, step and readout in the order that Network declares.
+    """
 
     def __init__(self, network: Network):
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor, return_hidden: bool, shifts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return logits and states.
+        """Return the logits and the shifted states.
 
         Args:
-            return_hidden: always true; for the signature of AdaptedNetwork.
-            shifts: L+1 tensors of the states' shapes.
+            x: input, (N, …).
+            return_hidden: always true. The parameter exists because AdaptedNetwork has the same signature.
+            shifts: L+1 tensors, each with the shape of its state.
         """
         network = self.network
         states = [network.embed(x) + shifts[0]]
@@ -73,19 +80,22 @@ def checked(
 ) -> tuple[ForwardBackward, ReferenceCheck | None]:
     """Compare the gradients of a forward/backward pass with differences of the loss.
 
+    If the gradient of a traced forward pass is wrong, the function estimates the gradient by differences of the loss instead. The
+    network then uses differences for all later passes.
+
     Args:
-        network: a Network, or AdaptedNetwork.
-        x: (N, …).
-        y: (N,).
-        seen: the forward/backward pass of the batch.
-        credits: one vector (N, D_l) a sample and site.
+        network: a Network or an AdaptedNetwork.
+        x: input, (N, …).
+        y: labels, (N,).
+        seen: the forward/backward pass of this batch.
+        credits: one vector (N, D_l) per sample and site, or None.
         directions: as for diagnostics.observe.
-        samples: how many samples are checked at first. If they object, the whole batch is checked, because in some networks the
-            samples depend on each other. None for all: a final value must not depend on samples that an author knows.
+        samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
+            some networks the samples depend on each other. None checks the whole batch at once. Use None for a final value, because
+            such a value must not depend on samples that an author knows in advance.
 
     Returns:
-        The pass and its check. If its gradient is that of a trace and wrong: a pass with differences, which have no check, and
-        the network uses differences from then on.
+        The valid pass, and its check. The check is None if the gradient of the returned pass is estimated by differences.
     """
     if seen.widths:
         return seen, None
@@ -107,7 +117,7 @@ def checked(
 
 
 def _first(seen: ForwardBackward, few: slice) -> ForwardBackward:
-    """Return a forward/backward pass restricted to some of its samples."""
+    """Return the forward/backward pass restricted to some of its samples."""
 
     def cut(one: BatchPass | None) -> BatchPass | None:
         rows = [[held[few] for held in part] for part in (one.hidden, one.gradients)] if one else []
@@ -124,7 +134,7 @@ def _check(
     seen: ForwardBackward,
     credits: Sequence[Tensor] | None,
 ) -> ReferenceCheck:
-    """Check the float64 pass; if there is none, the pass in the model's own precision."""
+    """Check the gradients of the float64 pass, or of the float32 pass if there is no float64 pass."""
     found = seen.double or seen.single
     states = found.hidden
     try:
@@ -134,12 +144,10 @@ def _check(
     except RuntimeError as error:
         if found is not seen.single:
             return _check(network, shifted, x, y, replace(seen, double=None), credits)
-        objection = f"{NOT_CHECKED}: a forward pass without a graph fails with {error}"
+        objection = f"{NOT_CHECKED}: a forward pass without an autograd graph fails with {error}"
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
-        objection = (
-            f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, too coarse for differences of the loss"
-        )
+        objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
     elif not is_repeated(losses, plain, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
     elif isinstance(network, Network) and not _agree(plain, sample_losses(found.logits.double(), y)):
@@ -158,7 +166,7 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
 
 
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: BatchPass) -> bool:
-    """Return whether h_0 is read before the first site runs, so that a shift there misses that use."""
+    """Return whether the network reads h_0 before its first site runs, where a shift has no effect."""
     precision = found.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in found.hidden]
     options = {"return_hidden": True, "shifts": shifts}
@@ -170,18 +178,19 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: Batch
 
 
 def unreferenced(observation: Observation) -> Observation:
-    """Return the observation without the gradients that a value could be computed from."""
+    """Return the observation with nan in place of all reference gradients."""
     blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
     return replace(observation, gradients=blank, gradients_double=None)
 
 
 def without_reference(found: Measurements, blind: Measurements, reason: str) -> Measurements:
-    """Return the measurements without the values that depend on the reference gradient.
+    """Replace every value that depends on the reference gradient by N/A.
 
     Args:
-        found: with the reference gradient.
-        blind: the same without one: values that differ there depend on it.
-        reason: why the reference gradient is not valid.
+        found: measurements with the reference gradient.
+        blind: the same measurements without the reference gradient. A value that differs between `found` and `blind` depends on
+            that gradient.
+        reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:

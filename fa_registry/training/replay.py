@@ -1,7 +1,7 @@
-"""Compare a replayed training with a run's record of its epochs; replay epochs from kept states.
+"""Compare the epochs of a replayed training with a run's record.
 
-The comparison requires equal bits, so it is for the configuration that trained the run. On another one, rounding separates
-two honest trainings within some epochs; one epoch from a kept state gives nearly the same result everywhere.
+The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, rounding
+separates two honest trainings within some epochs. However, one epoch from a kept state gives nearly the same result everywhere.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class RecordedEpochs:
     """A run's record of its epochs.
 
     Attributes:
-        chain: one digest an epoch from epoch 0, see epoch_chain; empty if none were recorded, for the reason `no_chain`.
-        row_differs: compares an epoch's recomputed measurements with the recorded series; returns the difference.
-        rows: the epochs whose measurements are recomputed; losses are compared for every epoch.
+        chain: one digest per epoch from epoch 0 (see epoch_chain), or empty if no digests were recorded.
+        no_chain: the reason if `chain` is empty.
+        row_differs: function that compares an epoch's recomputed measurements with the recorded series and returns the difference
+            as a text.
+        rows: the epochs whose measurements are recomputed. Losses are compared for every epoch.
         kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
-        accuracy: on the test set after the last epoch; None if none was recorded.
-        conventions: those of the run's measurements; None for today's.
+        accuracy: recorded test accuracy after the last epoch, or None.
+        conventions: the conventions of the run's measurements, or None for those of this version.
     """
 
     chain: Sequence[str] = ()
@@ -58,7 +60,7 @@ class RecordedEpochs:
 
 
 class EpochComparison:
-    """Follows a replay epoch by epoch until one differs from the record."""
+    """Compares a replay with the record after each epoch, up to the first difference."""
 
     def __init__(self, recorded: RecordedEpochs, epochs: int):
         """Start the comparison for a run of `epochs` epochs."""
@@ -70,19 +72,27 @@ class EpochComparison:
             self.difference = f"{len(recorded.chain)} digests are recorded for {epochs + 1} states"
 
     def compare(self, trainer: Trainer, losses: Mapping[str, Reading] | None = None) -> bool:
-        """Compare the state and measurements of the epoch that just ended; return whether to continue."""
+        """Compare the last epoch's state and measurements with the record.
+
+        Args:
+            trainer: the replayed training after the epoch.
+            losses: the epoch's losses, or None before the first epoch.
+
+        Returns:
+            Whether no difference was found so far.
+        """
         epoch, chain = trainer.epoch, self._recorded.chain
         self.reached = epoch
         if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
-            self.difference = f"epoch {epoch} is the first whose state differs from the recorded one"
+            self.difference = f"epoch {epoch} is the first epoch whose state differs from the recorded state"
         if not self.difference and (complaint := self._recorded.row_differs(epoch, self._measured(trainer, losses))):
             self.difference = (
-                f"epoch {epoch} is the first whose measurements differ from the recorded ones: {complaint}"
+                f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: {complaint}"
             )
         return not self.difference
 
     def _measured(self, trainer: Trainer, losses: Mapping[str, Reading] | None) -> Measurements:
-        """Return this epoch's measurements as training took them, or only the losses."""
+        """Return this epoch's losses, and all its measurements if the epoch is in `rows`."""
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
             how = conventions_of_task(trainer.task, self._recorded.conventions)
@@ -91,17 +101,20 @@ class EpochComparison:
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
     def check_elsewhere(self, task: Task, steps: int, elsewhere: str) -> Check:
-        """Compare the accuracy after a whole replay on another configuration, where digests differ.
+        """Compare the final accuracy of a replay on another configuration.
+
+        Digests differ on another configuration, so only the accuracy can be compared.
 
         Args:
-            task: with the weights that the replay reached.
-            elsewhere: how the two configurations differ, as configurations.described_difference returns it.
+            task: the task with the weights at the end of the replay.
+            steps: number of replayed steps.
+            elsewhere: difference of the two configurations, as configurations.described_difference returns it.
         """
         recorded, reached = self._recorded.accuracy, test_accuracy(task).value
         done = {"steps": steps, "epochs": self._epochs}
         if recorded is None or reached is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
-        ends = f"replayed from the specification, the test accuracy is {reached:.4f}, recorded is {recorded:.4f}"
+        ends = f"replayed from the specification, the test accuracy is {reached:.4f}; the recorded accuracy is {recorded:.4f}"
         if abs(reached - recorded) > SAME_ACCURACY:
             return undecidable(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)
@@ -111,7 +124,7 @@ class EpochComparison:
 
         Args:
             steps: number of replayed steps.
-            final: how the final files differ from the state reached.
+            final: difference between the final files and the state at the end of the replay, or an empty string.
         """
         wrong = self.difference or final
         done = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
@@ -127,7 +140,10 @@ class EpochComparison:
 
 
 def work_of(task: Task, epochs: int) -> float:
-    """Return the multiplications of this number of epochs, with every step's overhead; nothing is timed."""
+    """Return the number of multiplications of a training with this number of epochs.
+
+    The number includes an overhead per step. It is counted, not timed.
+    """
     samples, batch = len(task.splits.train_labels), task.spec.recipe.batch_size
     with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(task.network):
         task.network(task.splits.test_images[:1])
@@ -137,14 +153,17 @@ def work_of(task: Task, epochs: int) -> float:
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
-    """Return whether the trainer's state has the digest in the chain; True if no chain was recorded."""
+    """Return whether the digest of the trainer's state is in the chain at its epoch.
+
+    The result is True if no chain was recorded.
+    """
     epoch = trainer.epoch
     state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
     return not chain or linked(chain[:epoch], state_digest(state)) == chain[epoch]
 
 
 def epochs_text(epochs: Sequence[int]) -> str:
-    """Return `epochs 0–4, 9` for rising numbers."""
+    """Return rising epoch numbers as text, such as `epochs 0–4, 9`."""
     spans: list[list[int]] = []
     for epoch in epochs:
         if spans and spans[-1][1] == epoch - 1:
@@ -156,8 +175,5 @@ def epochs_text(epochs: Sequence[int]) -> str:
 
 
 def _is_finite(trainer: Trainer) -> bool:
-    """Return whether the trainer's state is finite.
-
-    A diverged run ends at nan, whose bits differ between machines: its final files are compared as numbers.
-    """
+    """Return whether all tensors of the trainer's state are finite."""
     return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

@@ -1,8 +1,8 @@
-"""Re-initialise a run from its specification, compare its recorded files, replay its first steps.
+"""Re-initialise a run from its seed, replay its first steps and compare the files.
 
-Initial weights and drawn feedback come from the seed, so an audit can recompute them: a matrix that was fitted to the
-gradients afterwards is not the one that the seed gives. The state after the first steps follows from them and the training
-data.
+The seed determines the initial weights and the feedback, so an audit can compute both again and compare them with the recorded
+files. The comparison detects, for example, a feedback matrix that was fitted to the gradients afterwards. Initial weights,
+feedback and training data determine the state after the first steps, which the audit compares too.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the distance away; another method ends 1 away.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
-ADOPTED = "the run was trained elsewhere and adopted: none of its values were drawn here"
+ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
 OTHER_DRAW = (
-    "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
-    "from the weights that the seed gives here, so nothing shows that the run started from them"
+    "only the digest of the initial weights is recorded, and this machine may round a draw differently; no first steps were "
+    "replayed from the weights that the seed gives here, so the check cannot show that the run started from these weights"
 )
 NOT_SEALED = "no state after the first steps is recorded with this run"
 
@@ -71,15 +71,17 @@ class SealedTraining:
     """The recorded files and digests of a run's training.
 
     Attributes:
-        initial: file of the initial weights, if it was stored.
-        initial_content: digest of the initial weights' content.
-        early: file with network and feedback state after `early_step` steps.
-        digests: artifact's role ("initial", "feedback", "early", "final") → SHA-256.
-        later: epoch → checkpoint after it, with its digest.
-        epochs: number of epochs trained.
-        exact: whether this machine has the run's configuration, so that every bit must be reproduced.
-        elsewhere: the settings that differ between the run's configuration and this one; empty if none does.
-        recorded: the recorded digests and measurements of its epochs.
+        initial: file of the initial weights, or None if it was not stored.
+        initial_content: digest of the content of the initial weights.
+        feedback: file of the feedback state, or None.
+        early: file of network and feedback state after `early_step` steps, or None.
+        early_step: number of steps before the state in `early`.
+        digests: role of a file ("initial", "feedback", "early", "final") → SHA-256.
+        later: epoch → checkpoint after this epoch and its SHA-256.
+        epochs: number of trained epochs.
+        exact: whether this machine has the run's configuration, so every bit must be reproduced.
+        elsewhere: the settings in which the run's configuration and this one differ, or an empty string.
+        recorded: the recorded digests and measurements of the run's epochs.
     """
 
     initial: Path | None = None
@@ -100,9 +102,10 @@ class ReplayResult:
     """The outcome of a replay.
 
     Attributes:
-        checks: one result for each subject.
-        steps: number of replayed training steps, `of` the steps of the run.
-        seconds: wall-clock time.
+        checks: one result per subject.
+        steps: number of replayed training steps.
+        of: number of training steps of the whole run.
+        seconds: wall-clock time of the replay in seconds.
     """
 
     checks: tuple[Check, ...]
@@ -112,7 +115,14 @@ class ReplayResult:
 
 
 def asked_steps(value: str | int) -> str | int:
-    """Parse `auto`, `all`, `off`, or a greatest number of replayed steps; raise ValueError for others."""
+    """Parse the value of the replay option.
+
+    Args:
+        value: `auto`, `all`, `off`, or the largest number of steps to replay.
+
+    Raises:
+        ValueError: if `value` has another form.
+    """
     if value in (AUTO, ALL, OFF):
         return value
     try:
@@ -125,13 +135,19 @@ def asked_steps(value: str | int) -> str | int:
 
 
 def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False) -> ReplayResult:
-    """Compare the recorded files with `task`, which is as `build_task` draws it and is not changed.
+    """Re-initialise and replay a run, and compare it with the recorded files.
 
     Args:
-        whole: whether the run was chosen for a replay of its whole training; `all` chooses every run.
+        task: the task as `build_task` returns it. The function does not change it.
+        sealed: the recorded files and digests.
+        replay: `auto`, `all`, `off`, or the largest number of steps to replay.
+        whole: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
+
+    Returns:
+        The checks and the number of replayed steps.
 
     Raises:
-        IntegrityError: a file is not the recorded one.
+        IntegrityError: if the SHA-256 of a file is not the recorded one.
     """
     if task.spec.weights:
         return ReplayResult(
@@ -139,7 +155,7 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
         )
     checks = [_initial(task, sealed), *_feedback(task, sealed)]
     if replay == OFF:
-        return ReplayResult((*checks, Check("first steps", "not possible", "not asked for (--replay off)")))
+        return ReplayResult((*checks, Check("first steps", "not possible", "not requested (--replay off)")))
     began = time.monotonic()
     steps, hindrance = _planned(task, sealed, replay)
     further, refusal = _planned_whole(task, sealed, replay) if whole or replay == ALL else (0, "")
@@ -159,16 +175,19 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
 
 
 def is_fixed(task: Task) -> bool:
-    """Return whether the feedback state cannot change: its card declares it, or the method has no update."""
+    """Return whether the feedback state cannot change during training.
+
+    The state is fixed if the method's card declares `feedback_fixed` or if the method has no update of its feedback.
+    """
     learns = isinstance(task.method, (LearnsFeedbackByLoss, HasFeedbackRule))
     return "feedback_fixed" in task.method.card.properties or not learns
 
 
 def credit_in_training(task: Task) -> Check:
-    """Compare the method's credits on the eval batch as training and as measuring ask for them.
+    """Compare the method's credits in training and in measuring, on the eval batch.
 
-    Weights and feedback are those of `task`, progress is that of the middle of a run. This finds a method that behaves
-    differently only in its first steps, or only on training images.
+    The comparison uses the weights and feedback of `task` and the progress 0.5. It detects a method that behaves differently in its
+    first steps or on training images.
     """
     if task.method.end_to_end:
         return Check("training credit", "agrees", "trained end to end")
@@ -188,27 +207,25 @@ def _initial(task: Task, sealed: SealedTraining) -> Check:
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
     if not sealed.initial_content:
-        return Check(subject, "not possible", "none are recorded with this run", sealed=False)
+        return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
     if content_digest(drawn) == sealed.initial_content:
         return Check(subject, "agrees", f"re-initialised from the seed, {len(drawn)} tensors, equal bit by bit")
     if sealed.exact:
-        return Check(subject, "differs", "the seed gives other tensors than those whose digest is recorded")
+        return Check(
+            subject, "differs", "the digest of the tensors that the seed gives differs from the recorded digest"
+        )
     if sealed.elsewhere:
         return undecidable(subject, sealed.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Return the check of the initial weights, decided by the replay if their digest alone was not enough.
-
-    The replay starts from the weights that the seed gives here. If it arrives at the recorded state, the run started from them
-    up to the replay's tolerance.
-    """
+    """Return the check of the initial weights, which agrees if the replay reproduces the later state."""
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
-    text = "rounded differently than here; the first steps from the weights drawn here lead to the recorded state"
-    return Check(initial.subject, "agrees", f"{text}, to {SAME_WAY:g} of the distance")
+    text = "the run rounded its initial weights differently; the first steps from the weights drawn here lead to the recorded state"
+    return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance moved")
 
 
 def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
@@ -219,7 +236,7 @@ def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
         yield Check(
             "feedback",
             "not possible",
-            "it changes while it trains: its draw is checked by the recorded state after the first steps",
+            "the feedback changes during training; its draw is checked with the recorded state after the first steps",
         )
     elif sealed.feedback is None:
         yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
@@ -229,7 +246,7 @@ def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
 
 
 def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tensor], sealed: SealedTraining) -> Check:
-    """Compare recorded tensors with drawn ones, name by name."""
+    """Compare recorded tensors with tensors that were re-initialised from the seed."""
     if problem := _misfit(held, drawn):
         return Check(subject, "differs", problem)
     errors = {name: difference_text(held[name], tensor.cpu()) for name, tensor in drawn.items()}
@@ -238,25 +255,21 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
     if wrong:
         worst = max(wrong, key=lambda name: errors[name])
         by = f"{worst} by {errors[worst]:.2g} of its largest entry"
-        found = f"{len(wrong)} of {len(errors)} tensors differ from those that the seed gives, {by}"
+        found = f"{len(wrong)} of {len(errors)} tensors differ from the tensors that the seed gives, {by}"
         return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
-    how = "bit by bit" if sealed.exact else f"to {DRAWN:g}"
+    how = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
     return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {how}")
 
 
 def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: bool) -> Check:
-    """Return the check of tensors outside of the tolerance.
-
-    Args:
-        is_explained: whether another configuration can cause such a deviation.
-    """
+    """Return the check of tensors that differ by more than the tolerance."""
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", found)
     return undecidable(subject, sealed.elsewhere, found)
 
 
 def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
-    """Return why two sets of tensors cannot be compared: names or shapes; empty if they can."""
+    """Return the difference between the names or shapes of two sets of tensors, or an empty string."""
     if set(held) != set(drawn):
         return f"expected the tensors {join_names(sorted(drawn))}, found {join_names(sorted(held)) or 'none'}"
     for name, tensor in drawn.items():
@@ -267,7 +280,10 @@ def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
 
 
 def difference_text(held: Tensor, drawn: Tensor) -> float:
-    """Return max|held − drawn| / max|drawn|; 0 if both are equal bit by bit, inf and nan included."""
+    """Return max|held − drawn| / max|drawn| as a number.
+
+    The result is 0 if both tensors are equal bit by bit, including inf and nan.
+    """
     if _same(held, drawn):
         return 0.0
     error = (held.double() - drawn.double()).abs().max().item() / (drawn.double().abs().max().item() or 1.0)
@@ -279,7 +295,7 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 
 def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """Return how many steps are replayed, and why none are."""
+    """Return the number of steps to replay, and the reason if no step is replayed."""
     if not task.spec.epochs:
         return 0, ""
     samples = len(task.splits.train_labels)
@@ -298,7 +314,7 @@ def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int
 
 
 def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """Return how many steps of whole epochs are replayed of a chosen run, and why not all of them are."""
+    """Return the number of steps to replay in whole epochs, and the reason if no epoch is replayed."""
     epochs = sealed.epochs
     if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
         if not sealed.exact:
@@ -314,7 +330,7 @@ def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tup
 
 
 def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
-    """Replay the epoch after every kept state, as many as auto's limit allows unless all are asked for."""
+    """Replay the epoch after each kept state, as far as WHOLE_WORK allows, and yield the result."""
     kept = list(sealed.recorded.kept.items())
     most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
     if kept and not most:
@@ -328,16 +344,16 @@ def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Itera
     if wrong:
         yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
     elif kept:
-        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the distance"
+        how = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance moved"
         again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
         yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
 
 
 class _Replay:
-    """A replay of a run's first `steps` from its drawn task, with the differences that it finds."""
+    """A replay of a run's first `steps` steps, with the differences from the record."""
 
     def __init__(self, task: Task, sealed: SealedTraining, steps: int):
-        """Copy the task, which is not changed, for the replay."""
+        """Start a replay on a copy of the task."""
         trial = Trial.copy_of(task, generator(task.spec.seed, "noise", task.device))
         self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
@@ -351,7 +367,7 @@ class _Replay:
         self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
 
     def run(self) -> None:
-        """Replay the steps, to the end of the first epoch that differs from the record."""
+        """Replay the steps; stop after the first epoch that differs from the record."""
         if self._sealed.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
         if not self._task.spec.epochs:
@@ -365,11 +381,20 @@ class _Replay:
         self._steps = self.taken
 
     def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
-        """Replay one epoch from the state kept after `epoch`; return the difference from the next record."""
+        """Replay one epoch from a kept state and compare it with the next state.
+
+        Args:
+            epoch: number of epochs before the kept state.
+            state: the kept state.
+            after: the recorded state one epoch later.
+
+        Returns:
+            The difference as a text, or an empty string if both states agree.
+        """
         check_fits(self._trainer, state)
         restore(self._trainer, state, epoch)
         if not continues(self._sealed.recorded.chain, self._trainer):
-            return "the kept state is not the one whose digest is recorded"
+            return "the digest of the kept state is not the recorded digest"
         self._start = _copies(self._trainer.state())
         self._trainer.run_epoch()
         return _misfit(after, self._trainer.state()) or self._off_the_way(after, self._trainer.state())
@@ -389,7 +414,7 @@ class _Replay:
         return Trial.copy_of(self._task, draws["noise"]), copied(draws["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Compare the gradients that the last step has left with those of the measured credits."""
+        """Compare the gradients of the last step with the gradients by the measured credits."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
         complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
@@ -397,7 +422,7 @@ class _Replay:
             self._objections[self.taken] = complaint
 
     def _compare(self) -> None:
-        """Compare the current state with the recorded one, if there is one."""
+        """Compare the current state with the recorded state of this step, if there is one."""
         sealed, step = self._sealed, self.taken
         if step == sealed.early_step and sealed.early:
             held = load_tensors(sealed.early, sealed.digests.get("early"))
@@ -416,7 +441,7 @@ class _Replay:
             self._arrive(f"after epoch {epoch}", state, reached)
 
     def _compare_final(self, step: int) -> None:
-        """Find final weights that are those of a step: the run claims more training than it did."""
+        """Record an error if the final weights equal those of this early step."""
         final = self._sealed.later.get(self._sealed.epochs)
         if final is None or step >= self._sealed.epochs * self.per_epoch:
             return
@@ -427,17 +452,18 @@ class _Replay:
         ):
             return
         if _share_of_the_way(list(reached), held, reached, self._start) <= STAYS:
-            self._arrived.append((f"the final weights are those after step {step}:", "they were not trained further"))
+            self._arrived.append(
+                (f"the final weights equal the weights after step {step}:", "the weights were not trained further")
+            )
 
     def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
         problem = _misfit(held, reached) or self._off_the_way(held, reached)
         self._arrived.append((where, problem))
 
     def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
-        """Return the difference of two states, bit by bit or beyond another configuration's tolerance.
+        """Return the difference between two states, or an empty string if they agree.
 
-        Empty if they agree. A part that moves is compared relative to the distance it moved, a constant part (fixed feedback)
-        relative to its size.
+        The difference is relative to the distance that a part moved, or to the size of a constant part.
         """
         wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
         problems, explained = [], True
@@ -451,12 +477,12 @@ class _Replay:
                 explained = explained and error <= gross
         if not problems:
             return ""
-        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded ones: {' and '.join(problems)}"
+        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded tensors: {' and '.join(problems)}"
         self._explained |= {problem} if explained else set()
         return problem
 
     def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
-        """Yield the check of the whole training; `wrong` lists epochs whose checkpoint differs."""
+        """Yield the check of the whole training; `wrong` lists the epochs with a different checkpoint."""
         found = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
@@ -465,10 +491,14 @@ class _Replay:
             yield found.check(self.taken, "; ".join(wrong))
 
     def checks(self, total: int) -> Iterator[Check]:
-        """Yield the checks of the replay; `total` is the number of steps of the run's whole training."""
-        part = f", {self._steps / total:.2g} of them" if total else ""
+        """Yield the checks of the replay.
+
+        Args:
+            total: number of training steps of the whole run.
+        """
+        part = f", {self._steps / total:.2g} of all" if total else ""
         share = f"the first {self._steps} of {total} training steps{part}, replayed"
-        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the distance"
+        how = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance moved"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
         yield from self._whole([text for text in wrong if text.startswith("after epoch")])
         if wrong:
@@ -480,7 +510,7 @@ class _Replay:
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent = f"the recorded state is that after step {step}" if step else NOT_SEALED
+            absent = f"the recorded state is the state after step {step}" if step else NOT_SEALED
             yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
         if self._objections:
             step, complaint = next(iter(self._objections.items()))
@@ -490,9 +520,16 @@ class _Replay:
 def deviation(
     names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> tuple[float, bool]:
-    """Return the distance of two states in these tensors, and whether any tensor has left `start`.
+    """Return the relative distance between two states, and whether a tensor has moved.
 
-    The distance is relative to the distance moved; if nothing has moved, see `difference_text`.
+    If a tensor has moved from `start`, the distance is ‖held − reached‖ / ‖reached − start‖. Otherwise the distance is the largest
+    `difference_text` of any tensor.
+
+    Args:
+        names: the tensors to compare.
+        held: the recorded state.
+        reached: the state at the end of the replay.
+        start: the state before the replay.
     """
     if any(not _same(reached[name], start[name]) for name in names):
         return _share_of_the_way(names, held, reached, start), True
@@ -502,7 +539,7 @@ def deviation(
 def _share_of_the_way(
     names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> float:
-    """Return ‖held − reached‖ / ‖reached − start‖ over these tensors, as one vector."""
+    """Return ‖held − reached‖ / ‖reached − start‖ over these tensors, joined to one vector."""
     if not names:
         return 0.0
     off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
@@ -516,5 +553,5 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _uncaptured(work):
-    """Refuse to capture a step: see CapturedStep."""
+    """Refuse to capture a step, because a replay observes single steps."""
     raise RuntimeError("observed steps are run one by one")

@@ -1,8 +1,9 @@
-"""Stopping and resuming: all that a Trainer needs to continue bit by bit, in one file with a digest.
+"""Save and load the state of an interrupted training in one file with a digest.
 
-A killed run ends with the same weights as an undisturbed one, because the file contains the optimiser's moments and all
-generators. It has three parts: the SHA-256 of all that follows, a line of JSON, and the tensors as safetensors. A flipped bit
-in a moment would change every metric of the run unnoticed, so a run is never resumed from an altered file.
+A training that resumes from this file ends with the same weights as a training without interruption, because the file contains the
+optimiser's moments and all generators. The file has three parts: the SHA-256 of the rest of the file, a line of JSON, and the
+tensors as safetensors. A run never resumes from an altered file, because one flipped bit in a moment would change all later
+metrics of the run without an error.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a kill should not cost more than this
 SUFFIX = ".resume"
 DIGEST = re.compile("[0-9a-f]{64}")
-SET_ASIDE = "%s; it was renamed to %s and the run restarts from its first epoch. The store is not changed"
+SET_ASIDE = "%s; the file was renamed to %s, and the run restarts from its first epoch. The store is not changed"
 
 
 class ResumeFile:
-    """The resume file of one spec: `<folder>/<identity>.resume`."""
+    """The resume file `<folder>/<identity>.resume` of one specification."""
 
     def __init__(self, folder: Path, identity: str):
         self.path = folder / f"{identity}{SUFFIX}"
@@ -45,7 +46,10 @@ class ResumeFile:
         return time.monotonic() - self._written > SECONDS_BETWEEN
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
-        """Save the trainer and the rows measured so far, atomically: a kill leaves the previous file."""
+        """Write the trainer's state and the measured rows to the file atomically.
+
+        If the process is killed during the write, the previous file remains.
+        """
         head = {
             "of": self.path.stem,
             "epoch": trainer.epoch,
@@ -69,9 +73,12 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Load the saved state into a fresh trainer and return the rows so far, empty if there is no file.
+        """Load the saved state into a new trainer and return the measured rows.
 
-        A damaged file, or another run's, is renamed with a warning, and the result is empty.
+        A damaged file, or the file of another run, is renamed, and a warning is logged.
+
+        Returns:
+            The rows, or an empty list if there is no usable file.
         """
         if not os.path.lexists(self.path):
             return []
@@ -90,7 +97,7 @@ class ResumeFile:
         return rows
 
     def reached(self) -> int:
-        """Return the file's epoch; -1 if there is no file or it is damaged."""
+        """Return the epoch of the saved state, or -1 if there is no readable file."""
         try:
             return self._unsealed()[0]["epoch"] if os.path.lexists(self.path) else -1
         except IntegrityError:
@@ -100,22 +107,22 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return JSON line, rows and tensors; raise IntegrityError unless the file is this run's, to the bit."""
+        """Return JSON line, rows and tensors; raise IntegrityError for an altered or another run's file."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
             raise IntegrityError(f"the state to resume from, {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():
-            raise IntegrityError(f"the state to resume from, {self.path}, is not as it was written")
+            raise IntegrityError(f"the state to resume from, {self.path}, was changed after it was written")
         line, _, saved = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
             of, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"it is of epoch {last} and has rows of other epochs")
+                raise ValueError(f"the file is of epoch {last} but has rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
-                raise ValueError(f"it is of epoch {last} and has another number of digests")
+                raise ValueError(f"the file is of epoch {last} but has another number of digests")
             tensors = load(saved)
         except (
             *READING_FAILS,
@@ -126,12 +133,12 @@ class ResumeFile:
                 f"the state to resume from, {self.path}, was not written by training: {error}"
             ) from error
         if of != self.path.stem:
-            raise IntegrityError(f"the state to resume from, {self.path}, is that of another run, {of}")
+            raise IntegrityError(f"the state to resume from, {self.path}, belongs to another run, {of}")
         return head, rows, tensors
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Return whether these are one digest an epoch up to `last`, or none, as in files of older releases."""
+    """Return whether `digests` is one digest per epoch up to `last`, or None as in older files."""
     if digests is None:
         return True
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))

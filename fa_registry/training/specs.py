@@ -1,7 +1,7 @@
-"""Parse a user's fields into a RunSpec, with one error for all wrong fields; format it for readers.
+"""Parse and check the fields of a run specification, and format its name.
 
-MLflow passes entry-point parameters as text and checks no types (`epochs=notafloat` passes through), so all checks are here.
-The readable form is, for example, `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`.
+All types are checked here, because MLflow passes the parameters of an entry point as text without checks (for example
+`epochs=notafloat`). A run's name is, for example, `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
 def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
-    """Return a checked RunSpec from loose fields (text or numbers); raise InvalidFields naming all faults."""
+    """Parse the fields of a specification and return a checked RunSpec.
+
+    Args:
+        raw: field → text or number. Fields with None or empty text are ignored.
+        subject: name that begins the error message.
+
+    Raises:
+        InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
+    """
     problems: list[str] = []
     values: dict[str, Any] = {}
     for name, value in raw.items():
@@ -64,10 +72,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
-    """Return the problem of an unknown field.
-
-    If it is an option of the method or the architecture, the text shows how to write it.
-    """
+    """Return the error text for an unknown field, with a similar field or option as a suggestion."""
     owners: dict[str, list[str]] = {}
     for owner in ("method", "architecture"):
         if raw.get(owner) in NAMES[owner].names():
@@ -103,7 +108,16 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Return `value` as an integer from `least` to `most`; else raise ValueError with what was found."""
+    """Return `value` as an integer from `least` to `most`.
+
+    Args:
+        value: number or text.
+        least: smallest allowed value, or None for no limit.
+        most: largest allowed absolute value.
+
+    Raises:
+        ValueError: if `value` is not a whole number in this range. The message contains the value.
+    """
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
     try:
@@ -151,7 +165,7 @@ PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
 
 
 def _check_together(values: dict[str, Any]) -> list[str]:
-    """Return the problems of several fields together: options, batch and data, method and architecture."""
+    """Return the problems that concern several fields, such as method and architecture."""
     problems: list[str] = []
     for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
         if owner in values:
@@ -160,15 +174,14 @@ def _check_together(values: dict[str, Any]) -> list[str]:
         samples = datasets.get(values["dataset"]).card.train_samples
         size = values.get("batch_size", Recipe.batch_size)
         if size > samples:
-            problems.append(f"batch_size: {size} is larger than the data ({values['dataset']} trains on {samples})")
+            problems.append(
+                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
+            )
     return problems + _check_images(values, problems) + _check_pairing(values)
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """Return the architecture's problems with its options together and with the data set's images.
-
-    Empty if an option is already wrong.
-    """
+    """Return the architecture's problems with its options and the data set's images."""
     if problems or "architecture" not in values or "dataset" not in values:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])
@@ -219,7 +232,7 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
 
 
 def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
-    """Return the problems of the control; `blocks` is num_blocks, None if there is no such option."""
+    """Return the problems of the control; `blocks` is num_blocks, or None without such an option."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
@@ -239,15 +252,18 @@ DIGITS = 6  # of a digest that separates two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Return architecture with size and changed options, data set, epochs, and changes to the recipe."""
+    """Return a text that describes the specification's setting.
+
+    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe.
+    """
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 
 def run_name(spec: RunSpec) -> str:
-    """Return method, setting and seed, as short as possible, but different for different specifications.
+    """Return a short name of the run: method, setting and seed.
 
-    Default values are left out: options at their default, the paper's recipe, 100 epochs. A name that is too long ends in six
-    digits of the specification's identity.
+    Different specifications get different names. Default values are omitted: default options, the paper's recipe, 100 epochs. If a
+    name is too long, it is cut and ends in six digits of the specification's identity.
     """
     epochs = [f"{spec.epochs} epochs"] if spec.epochs != USUAL_EPOCHS else []
     name = SEPARATOR.join([_method(spec), *_setting(spec, epochs), f"s{spec.seed}"])
@@ -255,7 +271,7 @@ def run_name(spec: RunSpec) -> str:
 
 
 def _method(spec: RunSpec) -> str:
-    """Return the label, the first digits of an adopted file, and options that are not the default."""
+    """Return the method's label, the first digits of an adopted file, and the changed options."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
     if spec.recipe.credit_norm != Recipe.credit_norm:
@@ -279,7 +295,7 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 
 
 def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
-    """Return the options of the plug-in's card; none for a user-supplied training loop."""
+    """Return the options of the plug-in's card, or none for a user-supplied training loop."""
     try:
         return catalog.get(name).card.options
     except UnknownName:
@@ -287,7 +303,7 @@ def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
 
 
 def _unusual_recipe(spec: RunSpec) -> list[str]:
-    """Return the fields that differ from the paper's, except credit normalisation, which is the method's."""
+    """Return the fields that differ from the paper's recipe, except `credit_norm`."""
     fields = [field for field in dataclasses.fields(Recipe) if field.name != "credit_norm"]
     values = ((field.name, getattr(spec.recipe, field.name), field.default) for field in fields)
     return [f"{name}={value}" for name, value, default in values if value != default]

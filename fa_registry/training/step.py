@@ -1,13 +1,13 @@
-"""One training step: one forward, one backward, for every method.
+"""One training step, with one forward and one backward pass, for every method.
 
 A local rule cuts the graph at every site. Its objective is
 
     J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
 
-which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
-handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
-Checked against autograd of J as it is written, penalty, norm and positions included: tests/training/test_step.py.
-For a method that moves states, the first f_l means f_l(s_{l-1}) (methods.base.HasOwnStates).
+where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It passes
+the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact cross entropy,
+whose gradient at the logits is e/N. tests/training/test_step.py compares the step with autograd of J, including penalty, norm and
+positions. For a method that moves states, f_l in the first term of J_l is f_l(s_{l-1}) (methods.base.HasOwnStates).
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ def chained_backward(
     credit_norm: str,
     eps: float,
 ) -> None:
-    """Fill every block's and the embedding's .grad, from the top down.
+    """Fill the .grad of every block and of the embedding, from the top down.
 
     The gradients are those of local_credit_step with c_{l−1} = c_l (skip) + the gradient of c_l through the branch.
 
     Args:
         states: h_0..h_{L−1} (N, …), leaves that require grad.
+        embedded: output of the embedding on its graph, (N, …).
         branches: f_l of states[l−1], built under `backward_through`.
         top_credit: c_L (N, …).
+        penalty: λ.
+        credit_norm: "rms" or "none", see credit_rms.
         eps: see norm_eps.
     """
     count, credit = len(embedded), top_credit
@@ -68,17 +71,27 @@ def chained_backward(
 
 
 def couples_samples(block: nn.Module) -> bool:
-    """Return whether a sample's branch depends on its batch: a BatchNorm that uses batch statistics."""
+    """Return whether a sample's branch depends on the other samples of the batch.
+
+    This is the case for a BatchNorm that uses batch statistics.
+    """
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 
 def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
-    """Return a scale (N, 1, …) of the block's output, reshaped for the dimensions of its input."""
+    """Reshape a scale (N, 1, …) of the block's output to the dimensions of the block's input."""
     return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
 
 
 def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
-    """Return c_L, the gradient of e at h_L, with the head's weight replaced too."""
+    """Return c_L, the gradient of e at h_L, through the replaced weight of the head.
+
+    Args:
+        network: the network.
+        matrices: name of a layer → matrix that replaces the layer's weight in the backward pass.
+        top: h_L (N, …).
+        error: e (N, C).
+    """
     leaf = top.detach().requires_grad_()
     with backward_through(network, matrices):
         logits = network.readout(leaf)
@@ -89,27 +102,31 @@ NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
 
 
 def norm_eps(credit_scale: str, count: int) -> float:
-    """Return the recipe's ε in units of the summed loss, for a batch of `count` samples.
+    """Return the recipe's ε in units of the summed loss.
 
-    A published rule for the credit of the mean loss divides c/N by rms(c/N) + ε, which is c divided by rms(c) + N·ε. With ε
-    alone fa explodes five times further on digits (docs/differences.md). tests/methods/test_published.py trains fa and dfa next
-    to the published loop: equal with the cards' scale, not equal with the other scale. The result is a number on the host that
-    depends only on the batch size, so a captured step can contain it.
+    A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
+    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md). tests/methods/test_published.py trains fa
+    and dfa next to the published loop: the results are equal with the scale of the cards and differ with the other scale. The
+    result is a Python number that depends only on the batch size, so a captured step can contain it.
 
     Args:
         credit_scale: MethodCard.credit_scale.
+        count: N, the number of samples in the batch.
     """
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
 
 
 def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
-    """Return norm(c_l)/count of every site's credit.
+    """Return norm(c_l)/count for the credit of every site.
 
-    Sites of one shape share each operation, because on a GPU kernel launches are the cost. Credits that are transposed in memory
-    are left out of this: joined to the others they would be summed in another order.
+    Sites with the same shape share each operation, because kernel launches dominate the time on a GPU. Credits that are transposed
+    in memory are computed separately, because joined with the others they would be summed in another order.
 
     Args:
-        count: N, of the mean over samples in J_l, in the units of ε (eps: see norm_eps).
+        credits: c_0..c_L, each (N, …).
+        kind: "rms" or "none", see credit_rms.
+        count: N, by which the mean over samples in J_l divides.
+        eps: see norm_eps.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (credit_rms(credit, kind, eps) * count) for credit in credits]
@@ -118,10 +135,16 @@ def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: fl
 
 
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
-    """Return the divisor of norm(c), (N, 1, …): rms over features + eps for "rms", 1 for "none".
+    """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    It is computed for each sample separately, over all of its entries: with a batch's rms one sample would scale another
+    The divisor is the rms over features + eps for "rms", and 1 for "none". It is computed separately for each sample, over all
+    entries of the sample. With the rms of a batch, one sample would scale another one
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
+
+    Args:
+        credit: c (N, …).
+        kind: "rms" or "none".
+        eps: see norm_eps.
     """
     if kind == "none":
         return 1.0
@@ -132,12 +155,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | flo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over the batch, on the device: loss, correct predictions, Σ_l λ||f_l||².
-
-    Correct predictions are 0 if there are no classes.
+    """Sums over one batch, as tensors of shape () on the device.
 
     Attributes:
-        seen: the inputs of a local-credit method.
+        loss: sum of the samples' losses.
+        correct: number of correct predictions, 0 if there are no classes.
+        penalty: Σ_l Σ_i λ||f_l||².
+        seen: the inputs of a local-credit method, or None.
     """
 
     loss: Tensor
@@ -148,7 +172,14 @@ class StepSums:
 
 @dataclass(frozen=True)
 class OutputError:
-    """One batch's logits z, error e = ∂ℓ/∂z and target rows, all (N, C), and its losses (N,). Detached."""
+    """The error of one batch's output. All tensors are detached.
+
+    Attributes:
+        logits: z (N, C).
+        error: e = ∂ℓ/∂z (N, C), without the factor 1/N.
+        targets: target rows (N, C).
+        losses: losses (N,).
+    """
 
     logits: Tensor
     error: Tensor
@@ -157,13 +188,18 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
-        """Return the output error of logits (N, C) and labels (N,) or values (N, C), a sample a row, no 1/N."""
+        """Compute the output error of a batch.
+
+        Args:
+            logits: (N, C).
+            labels: class numbers (N,), or target values (N, C) for a regression.
+        """
         logits = logits.detach()
         targets = target_rows(logits, labels)
         return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports, () each; `penalty` is passed through."""
+        """Return the sums that a step reports; `penalty`, (), is copied into the result."""
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
         # argmax of nan is class 0; nan < ∞ is false
@@ -172,9 +208,13 @@ class OutputError:
 
 
 def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
-    """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph.
+    """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||².
+
+    The graph is not cut between the blocks.
 
     Args:
+        labels: class numbers (N,), or target values (N, C).
+        penalty: λ.
         run: see devices.runner.
     """
     states, branches = [run(network.embed, images)], []
@@ -205,11 +245,14 @@ def local_credit_step(
     progress: Tensor | float = 0.0,
     run: Run = call,
 ) -> StepSums:
-    """Fill every .grad by the rule of a local-credit method; no gradient flows from one block to another.
+    """Fill every .grad by the rule of a local-credit method.
 
-    The .grad of a feedback that is trained is filled too.
+    No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too.
 
     Args:
+        labels: class numbers (N,), or target values (N, C).
+        penalty: λ.
+        credit_norm: "rms" or "none", see credit_rms.
         generator, progress: see CreditInputs.
         run: see devices.runner.
     """
@@ -249,11 +292,7 @@ def local_credit_step(
 def _cut_forward(
     network: Network, images: Tensor, run: Run, chained: bool
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return embed(x) on its graph, the cut states h_0..h_L, and the branches f_l of the cut states.
-
-    Args:
-        chained: whether the states below the top are leaves that require grad, for the gradients of a chained backward pass.
-    """
+    """Return embed(x) on its graph, the cut states h_0..h_L, and their branches f_l."""
     embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
     for block in network.blocks:
@@ -263,10 +302,7 @@ def _cut_forward(
 
 
 def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
-    """Return f_l(s_{l-1}), each on a separate graph.
-
-    Process noise shifts f_l but none of its gradients, so none is drawn.
-    """
+    """Return f_l(s_{l-1}), each on a separate graph, without process noise."""
     with quiet(network):
         return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
 
@@ -281,11 +317,7 @@ def _backward(
     credit_norm: str,
     eps: float,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding.
-
-    Args:
-        moved: the f_l that the credits drive; `branches` unless the method moves states.
-    """
+    """Backpropagate the gradient of J through every branch and the embedding."""
     count, outputs = len(embedded), [embedded, *moved]
     with torch.no_grad():
         rows = normalised_credits(credits, credit_norm, count, eps)
@@ -302,11 +334,17 @@ def _backward(
 
 
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
-    """Return the branches of the trained blocks; the penalty leaves out those that a control freezes."""
+    """Return the branches of the trained blocks.
+
+    The penalty applies to these branches only, not to the branches of frozen blocks.
+    """
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
 
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
-    """Return Σ_l Σ_i λ||f_l||², which is added to the reported loss (not on the graph)."""
+    """Return Σ_l Σ_i λ||f_l||², detached from the graph.
+
+    A step reports this sum in addition to the loss.
+    """
     total = like.new_zeros(())
     return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total

@@ -1,4 +1,7 @@
-"""A task: a specification's data, network, method, feedback state and eval batch, on one device."""
+"""The task of a specification: all objects that training and measuring need.
+
+A task contains the data, network, method, feedback state and eval batch on one device.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,13 @@ EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 @dataclass(frozen=True)
 class Task:
-    """The data, network, method and settings of a run on one device: see `build_task`.
+    """The data, network, method and feedback state of a run on one device.
+
+    `build_task` creates a task.
 
     Attributes:
-        initial_norms: h_norm at initialisation, one value a site 0..L; None if it was not measured.
+        network: the network, which training changes.
+        initial_norms: h_norm at initialisation, one value per site 0..L, or None if it was not measured.
     """
 
     spec: RunSpec
@@ -55,42 +61,52 @@ class Task:
 
     @property
     def eval_batch(self) -> tuple[Tensor, Tensor]:
-        """Return the images and labels that every measurement uses."""
+        """The images and labels that every measurement uses."""
         return self.splits.test_images[:EVAL_SAMPLES], self.splits.test_labels[:EVAL_SAMPLES]
 
     @property
     def blocks(self) -> int:
-        """Return L, the number of blocks."""
+        """L, the number of blocks."""
         return len(self.network.blocks)
 
     @property
     def has_feedback(self) -> bool:
-        """Return whether the method may have a feedback state."""
+        """Whether the method may have a feedback state."""
         return not self.method.end_to_end
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Return additional files of the run: none, since all follows from the specification."""
+        """Additional files of the run, which are always none for a task of this class."""
         return {}
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Return the origin of the feedback state, for its card."""
+        """Distribution, seed and stream of the feedback state, as its card records them."""
         return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
 
     @property
     def sealed(self) -> dict[str, Any]:
-        """Return the code fingerprint that is recorded with the run."""
+        """The code fingerprint that is recorded with the run."""
         return {"code": fingerprint(self.spec)}
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:
-        """Return for every site 0..L whether the card calls its credit exact by construction."""
+        """Whether the credit is exact by construction, for each of the sites 0..L."""
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
 def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
-    """Load the data and draw network and feedback from the spec's seed: equal specs give equal tasks."""
+    """Load the data, and draw network and feedback from the specification's seed.
+
+    Equal specifications give equal tasks.
+
+    Args:
+        root: folder of the data, or None for the default folder.
+
+    Raises:
+        InvalidFields: if the labels do not fit the data set's card, if an option of the architecture is invalid, or if network or
+            feedback exceed the memory.
+    """
     dataset = datasets.get(spec.dataset)
     splits = _splits(dataset, device, root, spec.seed)
     _check_labels(dataset.card, splits)
@@ -110,7 +126,11 @@ def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
 
 
 def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
-    """Build a task on loaded splits; see `build_task`."""
+    """Build a task on data that are already loaded.
+
+    Raises:
+        InvalidFields: if network or feedback exceed the memory, or if an option of the architecture is invalid.
+    """
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
@@ -123,24 +143,24 @@ def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCar
 
 @products("fp32")
 def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
-    """Return h_norm of the network as it is, one value a site 0..L. images: the eval batch, (N, …)."""
+    """Return h_norm of the network in its present state, one value per site 0..L."""
     with eval_mode(network):
         _, hidden, *_ = network(images, return_hidden=True)
     return state_norms([state_vectors(state.detach()) for state in hidden])
 
 
 def to_device(network: Network, device: torch.device) -> Network:
-    """Move the network to its device; on a GPU convolutions get kernels with channels last."""
+    """Move the network to a device.
+
+    On a GPU, the weights of convolutions get the memory format channels_last.
+    """
     if device.type == "cuda":
         return network.to(device, memory_format=torch.channels_last)
     return network.to(device)
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Raise InvalidFields unless each sample has one class of the card, or the values of one target.
-
-    The eval batch must have at least two classes.
-    """
+    """Raise InvalidFields if labels do not fit the card or the eval batch has only one class."""
     named = {"train_labels": splits.train_labels, "test_labels": splits.test_labels}
     expected = f"class numbers (samples,) or target values (samples, {card.classes})"
     problems = [
@@ -158,14 +178,20 @@ def _check_labels(card: DatasetCard, splits: Splits) -> None:
             problems.append(f"{name}: expected classes 0 to {card.classes - 1}, found {low} to {high}")
     if len(splits.test_labels[:EVAL_SAMPLES].unique()) < 2:
         problems.append(
-            f"test_labels: the first {EVAL_SAMPLES}, which every measurement uses, have one class; expected at least two"
+            f"test_labels: expected at least two classes in the first {EVAL_SAMPLES} samples, used by every measurement; found one"
         )
     if problems:
         raise InvalidFields(f"data set {card.name}", problems)
 
 
 def build_network(spec: RunSpec, card: DatasetCard) -> Network:
-    """Return the spec's network at initialisation, on the CPU; the shallow control's has no blocks."""
+    """Return the specification's network with its initial weights, on the CPU.
+
+    The network of the shallow control has no blocks.
+
+    Raises:
+        InvalidFields: if an option of the architecture is invalid or if the network exceeds the memory.
+    """
     architecture = architectures.CATALOG.get(spec.architecture)
     options = architecture.resolve(spec.architecture_options)
     if spec.control == "shallow":
@@ -176,27 +202,27 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
-    """Return the parts of a run that exceed this machine's memory; it is then not started."""
+    """Return the problem if training the network exceeds this machine's memory.
+
+    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise it is empty.
+    """
     options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
     count = weight_count(spec, card)
-    would = f"architecture_options: {spec.architecture} would have {count:,} weights, and to train them"
+    would = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, would)
 
 
 def weight_count(spec: RunSpec, card: DatasetCard) -> int:
-    """Return how many weights the spec's network would have, without building it."""
+    """Return the number of weights of the network, without building the network."""
     architecture = architectures.CATALOG.get(spec.architecture)
     return architecture.parameters(architecture.resolve(spec.architecture_options), card.image_shape, card.classes)
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
-    """Return as `too_large` for a built-in method's feedback, built without memory for its numbers.
-
-    Third-party code may not support building without memory.
-    """
+    """Return a text if a built-in method's feedback exceeds this machine's memory."""
     sizes = [value for value in spec.method_options.values() if isinstance(value, int) and value > WIDE]
     if not sizes or not methods.CATALOG.location(spec.method).is_builtin:
         return []
@@ -204,36 +230,40 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
         state = method.feedback(shape, spec.method_options, torch.Generator())
     learning = sum(parameter.numel() for parameter in state.parameters())
     needed = learning * BYTES_A_WEIGHT + sum(buffer.numel() for buffer in state.buffers()) * BYTES
-    return _beyond(torch.device("cpu"), needed, "method_options: the feedback would have")
+    return _beyond(torch.device("cpu"), needed, "method_options: the feedback needs")
 
 
 def check_room(task: Task) -> None:
-    """Raise InvalidFields if a training step does not fit in memory.
+    """Raise InvalidFields if one training step does not fit in memory.
 
-    Only h_0..h_L of the batch are counted, once each. A step needs several times as much, so no feasible run is refused.
+    Only the states h_0..h_L of one batch are counted. A step needs several times this memory, so the function refuses no run that
+    would fit.
     """
     batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
     with torch.no_grad(), eval_mode(task.network):
         numbers = sum(state.numel() for state in task.network.hidden(task.splits.test_images[:1]))
-    would = f"batch_size: the states of {batch:,} samples would have"
+    would = f"batch_size: the states of {batch:,} samples need"
     if problems := _beyond(task.device, batch * numbers * BYTES, would):
         raise InvalidFields("run specification", problems)
 
 
 def memory(device: torch.device) -> int:
-    """Return the bytes of memory of this machine, or of the GPU."""
+    """Return the memory of the GPU, or of this machine for a CPU, in bytes."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
-    there, where = memory(device), "card" if device.type == "cuda" else "machine"
+    there, where = memory(device), "GPU" if device.type == "cuda" else "machine"
     return [f"{would} {needed / 2**30:,.1f} GiB; this {where} has {there / 2**30:,.1f} GiB"] if needed > there else []
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Return the features at every site, measured on one sample instead of computed from options."""
+    """Return the number of features per site and the shapes of replaceable layers.
+
+    The features are measured in a forward pass of one sample, (1, …).
+    """
     with torch.no_grad(), eval_mode(network):  # a BatchNorm has no batch statistics of one sample
         sites = tuple(features(state) for state in network.hidden(sample))
     weights = {
@@ -245,7 +275,7 @@ def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShap
 
 
 def eval_digest(task: Task) -> str:
-    """Return the SHA-256 over the eval batch's indices and bytes."""
+    """Return the SHA-256 of the eval batch's indices and bytes, in hexadecimal."""
     images, labels = task.eval_batch
     digest = hashlib.sha256(str(list(range(len(labels)))).encode())
     digest.update(images.cpu().contiguous().numpy().tobytes())
@@ -254,7 +284,10 @@ def eval_digest(task: Task) -> str:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """Return the spec with every option of its method and architecture, so that its identity includes all."""
+    """Return the specification with all options of its method and architecture.
+
+    Missing options get their default values. Therefore the identity of a run includes every option.
+    """
     method_options = {name: option.default for name, option in methods.CATALOG.get(spec.method).card.options.items()}
     return dataclasses.replace(
         spec,

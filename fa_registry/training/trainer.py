@@ -1,4 +1,4 @@
-"""The Trainer: the state that changes while a task trains, and one epoch of it."""
+"""The Trainer, which contains the changing state of a training."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # passes an epoch's ba
 
 @dataclass(frozen=True)
 class EarlyCheckpoint:
-    """The state after a run's first steps, and their number (Trainer.state, copied)."""
+    """A copy of the state after a run's first steps, and the number of these steps."""
 
     step: int
     tensors: dict[str, Tensor]
 
 
 class Trainer:
-    """The state that changes while a task trains: weights, optimizer, the generators, the epoch.
+    """The changing state of a training: weights, optimiser, generators and epoch.
 
-    It contains all that a killed run needs to resume; training.resume writes and reads it.
+    This state is sufficient to resume a killed run. The module training.resume writes and reads it.
 
     Args:
-        capture: see CapturedStep; by default a CUDA graph on a GPU, and none on a CPU.
+        task: the task to train.
+        capture: see CapturedStep. The default is a CUDA graph on a GPU and no capture on a CPU.
     """
 
     def __init__(self, task: Task, capture: Capture | None = None):
@@ -82,22 +83,32 @@ class Trainer:
 
     @property
     def stepping(self) -> str:
-        """Return how steps are run: see CapturedStep.how."""
+        """Description of how steps are run, see CapturedStep.how."""
         return self.captured.how if self.captured else PLAIN
 
     def run_epoch(self) -> dict[str, Reading]:
-        """Train one epoch; return loss_train, accuracy_train and penalty as means over its samples."""
+        """Train one epoch and return its mean losses and accuracy.
+
+        Returns:
+            loss_train, accuracy_train and penalty as means over the training samples.
+        """
         self.begin_epoch()
         return self.end_epoch()
 
     def state(self) -> dict[str, Tensor]:
-        """Return every tensor of network (`network.…`) and feedback (`feedback.…`), not copied."""
+        """Return every tensor of the network and the feedback state, without copies.
+
+        The names are `network.NAME` and `feedback.NAME`.
+        """
         task = self.task
         tensors = {f"network.{name}": tensor for name, tensor in task.network.state_dict().items()}
         return tensors | {f"feedback.{name}": tensor for name, tensor in task.feedback.state_dict().items()}
 
     def training_state(self) -> dict[str, Tensor]:
-        """Return `state` and every tensor of the optimiser (`optimizer.INDEX.NAME`), not copied."""
+        """Return every tensor of network, feedback state and optimiser, without copies.
+
+        The names are those of `state`, and `optimizer.INDEX.NAME` for the optimiser's tensors.
+        """
         tensors = self.state()
         for index, parameter in enumerate(self.parameters):
             moments = self.optimizer.state.get(parameter, {})
@@ -105,10 +116,13 @@ class Trainer:
         return tensors
 
     def begin_epoch(self, through: Through | None = None) -> None:
-        """Start the training of one epoch; a GPU works on it without waiting, so that others can start.
+        """Start the training of one epoch.
+
+        On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
 
         Args:
-            through: yields the batches that are trained on; its code after a yield runs when that step is done.
+            through: generator function that receives the epoch's batches and yields the batches to train on. Its code after a yield
+                runs after the step on the yielded batch.
         """
         task = self.task
         # on another stream, its memory could be reused while this stream still has to read it
@@ -120,7 +134,7 @@ class Trainer:
         self.epoch += 1
 
     def _keeping_the_first(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Yield the batches; copy the state after the first steps on the steps' stream, without waiting."""
+        """Yield the batches, and copy the state after a run's first steps."""
         last = min(FIRST_STEPS, len(batches))
         for number, batch in enumerate(batches, start=1):
             yield batch
@@ -130,7 +144,11 @@ class Trainer:
                 )
 
     def train_batch(self, batches: Iterable[Tensor]) -> None:
-        """Train on each batch of indices, (batch,), of an epoch, at this epoch's learning rate."""
+        """Train on the batches of one epoch, at the epoch's learning rate.
+
+        Args:
+            batches: indices of the samples of each batch, (batch,).
+        """
         task = self.task
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(task.network)
@@ -143,7 +161,10 @@ class Trainer:
                 advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
-        """Wait for the GPU, extend the chain of digests, and return the result of run_epoch."""
+        """Wait for the GPU and complete the epoch that `begin_epoch` started.
+
+        The function also extends the chain of digests. The result is that of `run_epoch`.
+        """
         labels = self.task.splits.train_labels
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
@@ -155,10 +176,7 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: run on this trainer's CUDA stream.
-
-        A capture needs a separate stream, and trainers run concurrently on a GPU only if each has one.
-        """
+        """Context manager: use this trainer's CUDA stream, which captures and concurrent trainers need."""
         if self._stream is None:
             yield
             return
@@ -171,7 +189,7 @@ class Trainer:
                 raise
 
     def _advance(self, batch: Tensor) -> None:
-        """Train on the samples of these indices, (batch,), and add up the reported sums."""
+        """Train on the samples with these indices, (batch,), and add the step's sums to the epoch's sums."""
         splits = self.task.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
@@ -203,7 +221,7 @@ class Trainer:
 
 
 def _set(group: dict[str, Any], name: str, value: float) -> None:
-    """Set an optimiser value, in place if a captured step reads it."""
+    """Set an optimiser value, in place if the value is a tensor."""
     if isinstance(group[name], Tensor):
         group[name].fill_(value)
     else:
@@ -211,7 +229,14 @@ def _set(group: dict[str, Any], name: str, value: float) -> None:
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """Return the learning rate of the next epoch (0-based): constant, or lr · ½(1 + cos(π epoch/epochs))."""
+    """Return the learning rate of an epoch.
+
+    The rate is constant, or lr · ½(1 + cos(π epoch/epochs)) for the schedule cosine.
+
+    Args:
+        spec: the specification.
+        epoch: number of the epoch, from 0.
+    """
     recipe = spec.recipe
     if recipe.schedule == "constant":
         return recipe.learning_rate

@@ -1,4 +1,4 @@
-"""All that a Trainer needs to continue bit by bit, as tensors by name: written, checked and restored."""
+"""The state from which a Trainer continues bit by bit, as tensors by name."""
 
 from __future__ import annotations
 
@@ -20,17 +20,22 @@ Tensors = dict[str, torch.Tensor]
 
 
 def full_state(trainer: Trainer) -> Tensors:
-    """Return network, feedback, optimiser and generators, from which training continues after an epoch."""
+    """Return the tensors from which a training continues after an epoch.
+
+    The tensors are those of network, feedback state, optimiser and generators.
+    """
     return trainer.training_state() | _generators(trainer)
 
 
 def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
-    """Raise IntegrityError unless the tensors fit this new trainer; they may come from another machine.
+    """Raise IntegrityError if saved tensors do not fit this new trainer.
+
+    The tensors may come from another machine.
 
     Args:
-        trainer: as it is before its first step.
-        tensors: the result of `full_state`, optionally with the state after the first steps, `early.…`.
-        early: whether that state is required.
+        trainer: the trainer before its first step.
+        tensors: the result of `full_state`, optionally with the state after the first steps under `early.NAME`.
+        early: whether the state after the first steps is required.
     """
     state = trainer.state()
     expected = state | _generators(trainer)
@@ -40,13 +45,15 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
         if set(moments) not in (set(), MOMENTS):
-            raise IntegrityError(f"the state to resume from has the moments {join_names(moments)} of weight {index}")
+            raise IntegrityError(
+                f"the state to resume from has unexpected moments {join_names(moments)} of weight {index}"
+            )
     if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
         raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(wrong))}")
 
 
 def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
-    """Load a checked state of the end of `epoch` into the trainer."""
+    """Load a checked state after `epoch` epochs into the trainer."""
     trainer.task.network.load_state_dict(under(tensors, "network."))
     trainer.task.feedback.load_state_dict(under(tensors, "feedback."))
     for index, parameter in enumerate(trainer.parameters):
@@ -58,22 +65,30 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
 
 
 def under(tensors: Tensors, prefix: str) -> Tensors:
-    """Return the tensors whose names have this prefix, without it."""
+    """Return the tensors whose names begin with `prefix`, with the prefix removed."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
-    """Return after which epochs `states` states are kept, evenly spread over 1..epochs − 1.
+    """Return the epochs after which the training state is kept.
 
-    If there are fewer epochs, all of them are kept. The state before epoch 1 follows from the specification, and no epoch follows
-    the last one's state.
+    The epochs are spread evenly over 1..epochs − 1. If `states` exceeds the number of these epochs, all of these epochs are
+    returned. The state before epoch 1 is not kept, because it follows from the specification. The state after the last epoch is not
+    kept, because no epoch follows.
+
+    Args:
+        states: number of states to keep.
+        epochs: number of epochs of the run.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
 
 
 def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
-    """Return the bytes of one kept state: the full state, plus network and feedback one epoch later."""
+    """Return the size in bytes of one kept state.
+
+    A kept state consists of the full state, and of network and feedback state one epoch later.
+    """
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, torch.zeros(1, *card.image_shape), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
@@ -93,11 +108,7 @@ def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
 
 
 def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Return a value on the parameter's device, as a fused AdamW needs it, `step` included.
-
-    A moment gets its parameter's memory layout (a GPU kernel has channels last), which the file does not store: the fused step
-    requires the same layout.
-    """
+    """Return a copy of an optimiser value with the parameter's device and memory layout."""
     if value.shape != parameter.shape:
         return value.to(parameter.device)
     return torch.empty_like(parameter, requires_grad=False).copy_(value)

@@ -1,4 +1,7 @@
-"""Measure a user-supplied model, credit rule and batch like the built-in ones, without changing them."""
+"""Measure a user-supplied model and credit rule on a batch.
+
+The metrics are the same as for built-in runs. Model, credit rule and batch are not changed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
 
-NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
-NO_RULE = "no credit was given: the norms are of the network alone"
+NO_FRESH = "no `fresh` was given, but the null of Γ needs credits under newly drawn feedback"
+NO_RULE = "no credit was given, so only the norms of the network are measured"
 NOT_GIVEN = "no credit was given at this site"
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
@@ -43,7 +46,16 @@ FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
 def own_network(
     checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
 ) -> nn.Module | None:
-    """Return `model` with its sites observable; None if that is not possible, with a problem in `checks`."""
+    """Return `model` as a network with observable sites.
+
+    Args:
+        checks: receives the problem if `model` is invalid.
+        sites, skip, readout: as for `adapt`.
+        gradient: as for `adapt`, or an empty string for the default.
+
+    Returns:
+        The network, or None if `model` is invalid.
+    """
     given = sites or readout or gradient
     if not given or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
         return checks.network(model)
@@ -60,15 +72,15 @@ def observed_look(
     """Return the forward/backward pass of one batch.
 
     Args:
-        network: with its sites observable.
-        x: (N, …).
-        y: (N,).
-        subject: the function that an error names.
-        double: whether the float64 pass is made too, which fidelity needs.
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
+        subject: name of the function in error messages.
+        double: whether to make the float64 pass too, which fidelity requires.
         directions: as for diagnostics.observe.
 
     Raises:
-        InvalidFields: the loss has no gradient for some state.
+        InvalidFields: if the loss has no gradient at a state.
     """
     try:
         return run_forward_backward(network, x, y, double, directions)
@@ -76,20 +88,23 @@ def observed_look(
         if not any(text in str(error) for text in NO_GRAPH):
             raise
         problem = (
-            "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
-            "model with detached states, or with checkpoints of use_reentrant=True, take the reference from the forward "
-            "computation: gradient='forward'"
+            "model: expected every state to be on the way from the input to the loss, found a detached or unused state; if the "
+            "model detaches states or uses checkpoints with use_reentrant=True, compute the reference gradient from the forward "
+            "pass, with gradient='forward'"
         )
         raise InvalidFields(subject, [problem]) from error
 
 
 class UserCreditRule:
-    """A user-supplied credit rule, called on one batch.
+    """A user-supplied credit rule that is called on one batch.
 
     Args:
-        subject: the function that an error names.
-        rule: rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; None at sites without a credit.
-        fresh: the same under newly drawn feedback, for the null.
+        subject: name of the function in error messages.
+        model: the user-supplied model.
+        rule: rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, or None at a site without a credit. If `rule`
+            is None, the user gave no credit.
+        fresh: fresh(model, x, y, generator) → credits under newly drawn feedback, for the null of Γ, or None.
+        draws: number of draws for the null.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -97,16 +112,20 @@ class UserCreditRule:
         self._model, self._rule, self._fresh, self._draws = model, rule, fresh, draws
 
     def __bool__(self) -> bool:
-        """Return whether there is a rule."""
+        """Return whether the user gave a credit rule."""
         return self._rule is not None
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one credit a site, detached; raise InvalidFields naming all that cannot be credits."""
+        """Return one detached credit per site, or None at a site without a credit.
+
+        Raises:
+            InvalidFields: if the rule returns invalid credits. The error lists all of them.
+        """
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
     def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> ProbeContext:
-        """Return a context with nothing in it except the null's draws."""
+        """Return a context for the diagnostics that contains only the draws of the null."""
 
         def drawn(index: int) -> list[Tensor]:
             with state_unchanged(self._model):
@@ -124,10 +143,11 @@ class UserCreditRule:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """What is known about the reference gradient, in addition to the measurements.
+    """The source of the reference gradient, and the result of its check.
 
     Attributes:
-        check: None if it was not checked this time.
+        source: description of the way in which the gradient was computed, or an empty string for the model's backward pass.
+        check: the result of the check, or None if the gradient was not checked this time.
     """
 
     source: str = ""
@@ -145,16 +165,23 @@ def measured(
     samples: int | None = None,
     initial_norms: Sequence[float] | None = None,
 ) -> tuple[Measurements, ReferenceSource]:
-    """Measure the batch by these diagnostics, and check the reference gradient.
+    """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics give that reason. If the backward pass is not the model's gradient, comparisons with
-    it are N/A. A diagnostic that crashes is among the failures, as in built-in training.
+    At a site without a credit, the metrics are N/A with this reason. If the backward pass does not compute the model's gradient,
+    comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added to the failures, as in
+    built-in training.
 
     Args:
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
         least_error: as for an Observation.
-        objection: the result of an earlier check, for an epoch that is not checked; None to check now.
+        objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
         samples: as for reference.checked.
-        initial_norms: as for an Observation; empty if the model is at initialisation now.
+        initial_norms: as for an Observation. An empty sequence means that the model is at initialisation now.
+
+    Returns:
+        The measurements, and the source of the reference gradient.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
@@ -204,7 +231,7 @@ def _found(
 
 
 def _finite(given: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits, with zeros in place of missing and non-finite ones."""
+    """Return the credits, with zeros in place of missing and non-finite values."""
     return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(given, states)]
 
 
@@ -214,7 +241,7 @@ def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:
 
 
 def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits, with nan in place of missing ones."""
+    """Return the credits, with tensors of nan in place of missing credits."""
     return [
         torch.full_like(state, torch.nan) if credit is None else credit
         for credit, state in zip(credits, states, strict=True)
@@ -222,11 +249,13 @@ def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return one credit a site, detached; invalid ones are added to the problems."""
+    """Return one detached credit per site, and add invalid credits to the problems."""
     listed = list(given) if isinstance(given, (list, tuple)) else None
     if listed is None or len(listed) != len(states):
-        found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
-        checks.problems.append(f"credit: expected a list of {len(states)}, c_0 to c_{len(states) - 1}, found {found}")
+        found = f"{len(listed)} credits" if listed is not None else f"a {type(given).__name__}"
+        checks.problems.append(
+            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found}"
+        )
         return [None] * len(states)
     for site, (credit, state) in enumerate(zip(listed, states, strict=True)):
         if credit is None:
@@ -238,21 +267,18 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
             checks.problems.append(f"credit: c_{site}: expected the shape {expected}, found {tuple(credit.shape)}")
         elif credit.device != state.device:
             checks.problems.append(
-                f"credit: c_{site}: expected it where the model is ({state.device}), found {credit.device}"
+                f"credit: c_{site}: expected the device of the model ({state.device}), found {credit.device}"
             )
     return [credit.detach() if isinstance(credit, Tensor) else None for credit in listed]
 
 
 def _row_shape(state: Tensor) -> torch.Size:
-    """Return the shape of one vector a sample, as `gradient_vectors` makes them.
-
-    The width is the last dimension of tokens and the second dimension of maps.
-    """
+    """Return the shape (N, D_l) of the gradient vectors of a state."""
     return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    absent = Unavailable("only one batch was observed: this needs repeated forward passes of the network")
+    absent = Unavailable("only one batch was observed, but this metric needs repeated forward passes of the network")
     return ProbeContext(
         states=(),
         gradients=(),
@@ -272,7 +298,10 @@ def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Probe
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: restore gradients, modes, buffers and generators of the model on exit."""
+    """Context manager: put the model into eval mode and restore its state on exit.
+
+    The context restores gradients, modes and buffers of the model, and torch's random generators.
+    """
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]

@@ -1,4 +1,4 @@
-"""The task of a user-supplied training loop, with Task's interface, and the journal of its epochs."""
+"""The task of a user-supplied training loop, and the journal of its epochs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ DIGITS = 8  # of a digest in a name
 
 @dataclass(frozen=True)
 class UserTask:
-    """A user-supplied training loop's model and evaluation batch, as a Task.
+    """Model and evaluation batch of a user-supplied training loop.
+
+    The class has the interface of Task.
 
     Attributes:
-        spec: as the author declared it.
-        network: the model, as trained.
-        batch: x (N, …), y (N,), on which every metric is measured.
-        feedback_state: name → tensor, of the matrices or nets that make the credit.
-        story: the entry `own_loop` of provenance.json: the script and its digest, the sites, and who declared the rest.
+        spec: the specification, as the author of the loop declared it.
+        batch: x (N, …) and y (N,), on which every metric is measured.
+        feedback_state: name → tensor of the matrices or networks that compute the credit.
+        story: the entry `own_loop` of provenance.json. It contains the script and its SHA-256, the sites, and who declared the
+            other fields.
     """
 
     spec: RunSpec
@@ -50,18 +52,18 @@ class UserTask:
 
     @property
     def device(self) -> torch.device:
-        """Return the model's device, which may have changed since the last epoch."""
+        """The model's device, which the loop may change between epochs."""
         tensors = [*self.network.parameters(), *self.network.buffers()]
         return tensors[0].device if tensors else torch.device("cpu")
 
     @property
     def eval_batch(self) -> tuple[Tensor, Tensor]:
-        """Return the evaluation batch on the model's device."""
+        """The evaluation batch on the model's device."""
         return self.batch[0].to(self.device), self.batch[1].to(self.device)
 
     @property
     def feedback(self) -> nn.Module:
-        """Return the matrices as a module without parameters."""
+        """The feedback state as a module without parameters."""
         held = nn.Module()
         for name, tensor in self.feedback_state.items():
             held.register_buffer(name.replace(".", "/"), tensor.detach())
@@ -72,13 +74,13 @@ class UserTask:
 
     @property
     def splits(self) -> Splits:
-        """Return splits with only the evaluation batch; the rest of the data is not known here."""
+        """Splits that contain only the evaluation batch, because other data are unknown."""
         x, y = self.batch
         return Splits(x[:0], y[:0], x, y, unaugmented, tensors_digest(x, y))
 
     @property
     def card(self) -> DatasetCard:
-        """Return a card of the data with the known fields."""
+        """A card of the data set that contains only the known fields."""
         return DatasetCard(
             name=self.spec.dataset,
             line="data of the loop's author; only the evaluation batch is known here",
@@ -95,7 +97,7 @@ class UserTask:
 
     @property
     def sealed(self) -> dict[str, Any]:
-        """Return the code fingerprint: the author's script and the built-in diagnostics."""
+        """The code fingerprint of the author's script and the installed diagnostics."""
         script = {
             "package": self.story.get("script", "a loop of its author's own"),
             "version": "",
@@ -105,12 +107,17 @@ class UserTask:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Return the files written in addition to those of every run, by name."""
+        """Additional files of the run, name → tensors."""
         x, y = self.batch
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
-        """Return the measurements with their conventions; `reference` is as in ReferenceSource."""
+        """Return the measurements together with their conventions.
+
+        Args:
+            measurements: measurements of the evaluation batch.
+            reference: as ReferenceSource.source.
+        """
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
@@ -122,18 +129,21 @@ class UserTask:
 
 
 def structure(network: nn.Module) -> str:
-    """Return the first digits of a digest over the weights' names and shapes, which paired models share."""
+    """Return the first digits of a SHA-256 of the weights' names and shapes.
+
+    Two models of the same structure have the same digits.
+    """
     shapes = [f"{name}{tuple(tensor.shape)}" for name, tensor in network.state_dict().items()]
     return hashlib.sha256("\n".join(shapes).encode()).hexdigest()[:DIGITS]
 
 
 class EpochJournal:
-    """A file with one line for each epoch: its SHA-256 and the row.
+    """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
-    Reading stops at the first damaged line (a kill while it was written, a flipped bit).
+    Reading stops at the first damaged line. For example, a process may be killed while it writes a line, or a bit may change.
 
     Args:
-        goes_on: whether the rows of an interrupted loop are reused; else they are deleted.
+        goes_on: whether to reuse the rows of an interrupted loop. False deletes them.
     """
 
     def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
@@ -141,7 +151,10 @@ class EpochJournal:
         self._goes_on = goes_on
 
     def read(self) -> list[EpochRow]:
-        """Return the rows of epochs 0, 1, … up to the first damaged one, and reduce the file to them."""
+        """Return the rows before the first damaged line, and remove all other lines.
+
+        The rows are those of the epochs 0, 1, and so on.
+        """
         lines = self._lines() if self._goes_on else []
         rows: list[EpochRow] = []
         for line in lines:

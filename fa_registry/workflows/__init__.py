@@ -1,4 +1,5 @@
-"""The commands of the package, one module per command, used by the command line and by Python.
+"""Commands of the package, with one module per command.
 
-If arguments are invalid, a command raises InvalidFields, which lists all of them, before it writes anything.
+The command line and Python callers use the same modules. If arguments are invalid, a command raises InvalidFields before it
+writes anything. The error lists all invalid arguments.
 """

@@ -1,4 +1,4 @@
-"""The adopt command: measure a checkpoint that another program trained and log it as a run."""
+"""The adopt command: measure a checkpoint of another program and log it as a run."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ class Adoption:
     """Result of `run_adopt`.
 
     Attributes:
-        adopted: False if the store already contained the run.
-        absent: reason why Γ was not measured; empty if Γ was measured.
-        judge: the command that judges the run.
+        run_id: Id of the run in the store.
+        status: `complete` or `diverged`.
+        adopted: True if this call logged the run, False if the store already contained it.
+        headline: The main metrics by name; empty if the store already contained the run.
+        absent: Reason why the alignment Γ was not measured, or an empty string.
+        judge: Command line that audits the run.
     """
 
     run_id: str
@@ -64,13 +67,21 @@ def run_adopt(
 ) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
+    If the store already contains the run, the function does not measure the checkpoint again.
+
     Args:
-        weights: path of the checkpoint.
-        fields: the fields of a run specification, as typed.
-        feedback: path of the feedback state; empty if there is none.
-        frozen_accuracy: accuracy of the frozen control that was trained elsewhere, as a fraction of the test set.
-        name: name of the run; by default the name of a run trained here.
-        strict: whether the result's `judge` command gets the option --strict.
+        weights: Path of the checkpoint.
+        fields: Fields of the run specification, as typed on the command line.
+        feedback: Path of the feedback state, or an empty string.
+        frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
+        name: Name of the run. The default is the name that `train` would use.
+        place: Store and experiment of the run, and folder of data sets.
+        force: Whether to log a new run even if the store already contains the run.
+        strict: Whether `judge` in the result contains the option --strict.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
+        UsageError: The store contains the run, but with another feedback state or frozen accuracy.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
@@ -113,7 +124,7 @@ def _judge(run_id: str, strict: bool) -> str:
 
 
 def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
-    """Return the result of `read`; if it raises, add the errors to `problems` and return None."""
+    """Call `read`; on an error, append the message to `problems` and return None."""
     try:
         return read()
     except InvalidFields as error:
@@ -146,18 +157,19 @@ def _never_adopted(spec: RunSpec) -> list[str]:
     problems = []
     if spec.control != "none":
         problems.append(
-            f"control: a control is trained here and cannot be adopted; found {spec.control!r}: see --frozen-accuracy"
+            f"control: expected 'none', found {spec.control!r}; a control cannot be adopted, but --frozen-accuracy "
+            "records the accuracy of a frozen control"
         )
     return problems
 
 
 def _most_bytes(spec: RunSpec) -> int:
-    """Return the largest accepted checkpoint size in bytes, including the optimiser's state."""
+    """Return the maximum size of a checkpoint with optimiser state, in bytes."""
     return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
-    """Return the content of the feedback file; if a registry wrote a card for this file, check it first."""
+    """Read the feedback file and compare it with its card.json, if that card exists."""
     held = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
@@ -168,13 +180,13 @@ def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
     digest = jsonio.file_digest(path.resolve())
     if stated["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} next to it names a file with SHA-256 {stated['sha256']}, found {digest}; "
+            f"{path.name}: {card.name} in the same folder records SHA-256 {stated['sha256']}, found {digest}; "
             "the file was changed after it was recorded"
         )
     if stated.get("method") != method:
-        raise ValueError(f"its {card.name} says it is of method {stated.get('method')!r}, not {method!r}")
+        raise ValueError(f"the {card.name} of this file records method {stated.get('method')!r}, expected {method!r}")
     if str(stated.get("seed")) != seed.strip():
-        raise ValueError(f"its {card.name} says it is of the run with seed {stated.get('seed')}, not {seed}")
+        raise ValueError(f"the {card.name} of this file records a run with seed {stated.get('seed')}, expected {seed}")
     return held
 
 
@@ -186,19 +198,19 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise ValueError(f"expected a fraction of the test set in 0..1, found {shortened(text)}")
+        raise ValueError(f"expected a fraction of the test set between 0 and 1, found {shortened(text)}")
     return value
 
 
 def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if the stored run was adopted with other evidence, which would otherwise be lost."""
+    """Raise UsageError if feedback or frozen accuracy differ from the stored run."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})
     before = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
     if before != (feedback_digest, frozen_accuracy):
         raise UsageError(
-            f"adopt: these weights are already adopted as run {present.run_id}, with other evidence: "
-            f"feedback {origin.get('feedback file', 'none')}, frozen accuracy "
-            f"{'none given' if before[1] is None else before[1]}; --force adopts them again with what is given now"
+            f"adopt: the store already has these weights as run {present.run_id}, but with other values: "
+            f"feedback file: {origin.get('feedback file', 'none')}, frozen accuracy: "
+            f"{'none' if before[1] is None else before[1]}; --force logs a new run with the values of this command"
         )

@@ -1,4 +1,4 @@
-"""The analyse command: judge runs once, apply analyses to all of them, and write the results."""
+"""The analyse command: judge runs once, apply analyses and write the results."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class AnalyseResult:
     """Result of `run_analyse`.
 
     Attributes:
-        files: the written files, the JSON of each analysis first.
-        exit_code: 0, or 3 if a run is not intact.
+        analyses: The result of each analysis.
+        files: Paths of the written files; the JSON file of each analysis comes first.
+        exit_code: 0 if all runs passed their integrity checks, otherwise 3.
     """
 
     analyses: tuple[Analysis, ...]
@@ -47,12 +48,17 @@ def run_analyse(
     place: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
-    """Judge the chosen runs by one edition, apply the analyses, and write JSON, CSV and PNG files.
+    """Judge runs by one edition, apply analyses, and write JSON, CSV and PNG files.
 
-    Waivers do not apply, because an analysis shows what the rules find.
+    Waivers do not apply because an analysis uses the unmodified findings of the rules.
 
     Args:
-        name: name of one analysis, or `all`.
+        name: Name of one analysis, or `all`.
+        terms: The edition and its thresholds.
+        measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
     """
     problems: list[str] = []
     wanted = name.replace("_", "-")
@@ -74,12 +80,12 @@ def run_analyse(
 
 
 def names() -> list[str]:
-    """Return the names of all analyses in the form of the command line (with hyphens)."""
+    """Return the names of all analyses as typed on the command line, with hyphens."""
     return [name.replace("_", "-") for name in CATALOG.names()]
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:
-    """Write NAME.json (lossless), NAME.csv (first table), NAME-TABLE.csv (other tables) and NAME.png."""
+    """Write the data as JSON, each table as CSV and the figure, if any, as PNG."""
     paths = [out / f"{analysis.name}.json"]
     paths[0].write_text(jsonio.pretty(analysis), encoding="utf-8")
     for index, table in enumerate(analysis.tables):

@@ -1,22 +1,22 @@
-"""The commands of the command line as functions with the same names and options, which return objects.
+"""Python functions with the names and options of the commands.
 
-No function prints or ends the process. Progress messages are logged by the logger `fa_registry` at level INFO. Every
-error is a `fa_registry.RegistryError`; its `exit_code` is the exit code of the command. If arguments are invalid, every
-function raises InvalidFields, which lists all of them, before it writes anything.
+Each function returns an object. No function prints or ends the process. The logger `fa_registry` logs progress messages at
+level INFO. Every error is a `fa_registry.RegistryError`; its attribute `exit_code` is the exit code of the command. If
+arguments are invalid, a function raises InvalidFields before it writes anything. This error lists all invalid arguments.
 
-Arguments that several functions share (the default is in brackets):
-    study, experiment, run_ids: choose the runs; give one of the three. A study is the name of a built-in study, a
-        study.toml or its folder. A run is given by its id or by the first characters of the id. For training and
-        importing, `experiment` is the experiment in which runs are logged.
-    epochs, seeds, device, data, scale: replace the study's values, for training and for choosing runs.
-    edition: the rules to judge by, as a name or a .toml file [the study's edition].
-    thresholds: {rule: number}, replaces thresholds of the edition.
-    jobs: number of parallel processes; 0: chosen for the machine.
-    out: folder to which the pages are written.
-    templates: folder of user templates.
-    store: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].
-    data_root: folder of data sets that need files.
-An argument that accepts several names accepts `"a,b"`, `["a", "b"]` or a single name.
+Several functions share these arguments (defaults in brackets):
+    study, experiment, run_ids: The runs to use. Give exactly one of the three. `study` is the name of a built-in study, the
+        path of a study.toml, or the folder of a study.toml. `run_ids` contains ids or the first characters of ids. In
+        functions that train or import runs, `experiment` is the experiment to which new runs are logged.
+    epochs, seeds, device, data, scale: Values that replace those of the study, for training and for selecting runs.
+    edition: The rules for judging: the name of an edition or the path of a .toml file [the study's edition].
+    thresholds: Mapping from a rule to a number that replaces the threshold of this rule in the edition.
+    jobs: Number of parallel processes; 0: chosen for the machine.
+    out: Folder for the pages.
+    templates: Folder of user templates.
+    store: Tracking URI [$MLFLOW_TRACKING_URI if it is set, otherwise sqlite:///mlflow.db].
+    data_root: Folder of data sets that need files.
+An argument for several names accepts `"a,b"`, `["a", "b"]` or a single name.
 """
 
 from __future__ import annotations
@@ -80,31 +80,35 @@ def train(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> TrainResult:
-    """Train one configuration and log it as one run, unless the store has its finished run.
+    """Train one configuration and log it as one run.
 
-    If another process trains the same configuration, wait for that run.
+    If the store already contains a finished run of this configuration, return that run. If another process trains this
+    configuration, wait for the run of that process. The module docstring of `api` describes the shared arguments.
 
     Args:
-        control: none, frozen, shallow or ladder_K.
-        settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}.
-        study: name of the study in the run's tags.
-        stop_on: rules of `edition`; the run ends when one of these rules fires.
-        checkpoint_every: number of epochs between kept weights, from the initial weights on; 0: only the last weights.
-        keep_states: number of training states to keep; from each, an audit can replay the next epoch.
-        points: number of points per metric in the store's tables; 0: one per epoch. series.parquet has every epoch.
-        force: train even if the store has a finished run.
-        keep_trained: keep a finished run that was trained with other code.
-        executor: name of the executor [a separate process for third-party code, else this process]. "side_by_side"
-            trains in this process, where a debugger can step into a rule.
-        silence: a run in a separate process is ended if it completes no epoch in this number of seconds; 0: never.
-        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
+        penalty: λ of the residual penalty.
+        control: `none`, `frozen`, `shallow` or `ladder_K`, which trains K blocks.
+        settings: Recipe fields and options by name, for example {"learning_rate": 0.1, "architecture.d_hidden": 128}.
+        study: Name of the study in the run's tags.
+        threads: Number of CPU threads.
+        stop_on: Rules of `edition`. The run ends when one of these rules fires.
+        checkpoint_every: Number of epochs between stored weights, starting with the initial weights; 0: only the last weights.
+        keep_states: Number of training states to store. An audit can replay one epoch from each state.
+        points: Number of points per metric in the store's tables; 0: one point per epoch. The file series.parquet contains all
+            epochs.
+        force: Whether to train even if the store contains a finished run.
+        keep_trained: Whether to keep a finished run although other code than the installed code trained this run.
+        executor: Name of the executor. By default, third-party code runs in a separate process and built-in code in this
+            process. With "side_by_side", all code runs in this process, so a debugger can step into a rule.
+        silence: Maximum time in seconds without a completed epoch. After this time, a separate process is ended; 0: never.
+        lease: Maximum time in seconds without a heartbeat. After this time, a run on another machine counts as abandoned.
 
     Returns:
-        The run's id, its status and, if it was trained now, its headline metrics.
+        The id and the status of the run, and the headline metrics if this call trained the run.
 
     Raises:
-        InvalidFields: arguments are invalid.
-        RegistryError: training failed.
+        InvalidFields: Arguments are invalid.
+        RegistryError: Training failed.
 
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
     'complete'
@@ -149,22 +153,27 @@ def study(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult | Plan:
-    """Train the runs of a study that the store does not have, and wait for runs of other workers.
+    """Train the missing runs of a study, and wait for runs that other workers train.
+
+    The module docstring of `api` describes the shared arguments.
 
     Args:
-        stop_on, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
-        keep_states: as for `train` [0: the study's value].
-        executor: a name in the entry-point group `fa_registry.executors` [local: one process per run; on a GPU
-            side_by_side if all code is built-in]. `ray` and `submitit` use the cluster at `address`.
-        cpus_per_run, gpus_per_run, memory: resources of one run on the cluster; memory as "4GiB".
-        dry_run: train nothing and return the Plan.
-        no_probe: with dry_run, do not time a training step.
+        stop_on, checkpoint_every, points, force, keep_trained, silence, lease: The same as in `train`.
+        keep_states: The same as in `train`; 0: the value in the study.
+        executor: Name of an executor in the entry-point group `fa_registry.executors`. `ray` and `submitit` use the cluster at
+            `address`. The default is `local`, which starts one process per run. The default on a GPU is `side_by_side` if all
+            code is built-in.
+        cpus_per_run, gpus_per_run: CPUs and share of one GPU that each run reserves on the cluster.
+        memory: Memory that each run reserves on the cluster, for example "4GiB".
+        dry_run: Whether to train nothing and return the plan.
+        no_probe: Whether to omit the estimated times from the plan. If True, no training step is timed.
 
     Returns:
-        The run ids by outcome, and the errors of failed runs. These errors are not raised.
+        A StudyResult with the run ids by outcome and the errors of failed runs, or a Plan if `dry_run` is True. The errors of
+            failed runs are not raised.
 
     Raises:
-        InvalidFields: arguments are invalid.
+        InvalidFields: Arguments are invalid.
 
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -218,10 +227,11 @@ def work(
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult:
-    """Train the runs of a study that no other worker trains, until no such run remains.
+    """Train those runs of a study that no other worker trains.
 
-    Many workers may run on many machines. The arguments are as for `study`. Unlike `work`, `study` also waits for other
-    workers and logs a run for the study itself.
+    The function returns when no such run remains. Several workers on several machines may call `work` for the same study. All
+    arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other workers and logs a run for the
+    study itself.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -276,27 +286,35 @@ def audit(
     data_root: str = "",
     store: str = "",
 ) -> AuditResult:
-    """Recompute and judge runs, write the pages, and log the audit in the runs' experiment.
+    """Recompute and judge runs, write the pages, and log the audit as a run.
+
+    The audit's run is logged in the experiment of the judged runs. The module docstring of `api` describes the shared arguments.
 
     Args:
-        editions: several editions to judge by, instead of `edition`.
-        waivers: file with documented exceptions [the file that the study names].
-        strict: judge as the published code does, by edition 2026-05:strict. A run fails if any rule fires.
-        trust_logged: judge the logged metrics without recomputing them.
-        replay: `auto` retrains one run of every group and every frozen control to the end, and replays 8 steps of the
-            other runs; `all` retrains every run; a number replays this number of steps of every run; `off`: no replay.
-        nonce: hexadecimal digits from an earlier audit; the same digits choose the same runs [new random digits].
-        factories: `package.module:function` of each trusted function that builds the model of a user-supplied loop.
-        executor, address, cpus_per_run, gpus_per_run, memory: where runs are recomputed, as for `study` [this machine].
+        editions: Several editions to judge by, instead of `edition`.
+        waivers: Path of a file with documented exceptions. The default is the file that the study names.
+        strict: Whether to judge like the published code, by edition 2026-05:strict. In this edition, a run fails if any rule
+            fires.
+        trust_logged: Whether to judge the logged metrics without recomputing the metrics.
+        replay: Amount of training to repeat. `auto` retrains one run of every group and every frozen control to the end, and
+            replays 8 steps of each other run. `all` retrains every run. A number replays this number of steps of every run.
+            `off` replays nothing.
+        nonce: Hexadecimal digits that an earlier audit reported. With equal digits, `auto` chooses the same runs. By default,
+            the digits are random.
+        factories: Names `package.module:function` of trusted functions. Each function builds the model of a user-supplied
+            training loop.
+        executor, address, cpus_per_run, gpus_per_run, memory: Where runs are recomputed, with the same meaning as in `study`.
+            The default is this machine.
 
     Returns:
-        The report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: no
-            run fails, 1: some runs fail, 3: a run is incomplete or not intact).
+        The report, the paths of its pages, the id of the audit's run, and `exit_code`. `report.runs` contains the findings and
+            verdicts. The exit code is 0 if no run fails and 1 if a run fails. It is 3 if a run is incomplete or fails its
+            integrity check.
 
     Raises:
-        InvalidFields: arguments are invalid.
-        NothingSelected: no finished run is chosen.
-        StoreError: the store cannot be used.
+        InvalidFields: Arguments are invalid.
+        NothingSelected: The arguments select no finished run.
+        StoreError: The store cannot be used.
 
     >>> result = fa_registry.audit(study="digits", edition="2026-12")
     >>> {run.record.name: run.verdict.label for run in result.report.runs}
@@ -334,20 +352,24 @@ def compare(
     data_root: str = "",
     store: str = "",
 ) -> CompareResult:
-    """Compare methods (all their seeds) or single runs by the same rules, and write compare.html.
+    """Compare methods or single runs by the same rules, and write compare.html.
+
+    A method is compared with all its seeds. The module docstring of `api` describes the shared arguments.
 
     Args:
-        operands: two or more method labels or first characters of run ids, searched in the chosen runs [all runs].
-        setting: part of a setting's name; needed if the methods ran in several settings.
-        recompute: recompute the metrics of the runs first.
+        operands: Two or more method labels or run ids. The first characters of a run id are enough. The operands are searched
+            in the selected runs, or in all runs of the store if no runs are selected.
+        setting: Part of the name of a setting. This argument is required if the methods were trained in several settings.
+        recompute: Whether to recompute the metrics of the runs first.
 
     Returns:
-        The content of the page (`context`), the path of the page, and `exit_code` (3: a run is not intact).
+        The content of the page (`context`), the path of the page, and `exit_code`. The exit code is 3 if a run fails
+            its integrity check, otherwise 0.
 
     Raises:
-        InvalidFields: arguments are invalid.
-        UsageError: the setting is ambiguous.
-        IntegrityError, StoreError: a run or the store cannot be used.
+        InvalidFields: Arguments are invalid.
+        UsageError: The methods were trained in several settings and `setting` does not select one.
+        IntegrityError, StoreError: A run or the store cannot be used.
 
     >>> fa_registry.compare("dfa", "bp", study="digits").page
     PosixPath('reports/compare.html')
@@ -382,20 +404,22 @@ def verify(
     key: str = "",
     store: str = "",
 ) -> list[Verification]:
-    """Recompute runs from their artifacts, compare an audit.json with the store, or check a bundle.
+    """Recompute runs, compare an audit.json with the store, or check a bundle.
+
+    Metrics are recomputed from the artifacts of the runs. The module docstring of `api` describes the shared arguments.
 
     Args:
-        report_file: path of the audit.json or of the bundle. To recompute runs, give `study` or `run_ids` instead.
-        key: public key of the expected signer of the bundle.
-        replay, nonce, factories: as for `audit`.
+        report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.
+        key: Path of the public key of the expected signer of the bundle.
+        replay, nonce, factories: The same as in `audit`.
 
     Returns:
-        One outcome per run; its `integrity.state` is verified, mismatch or unverifiable. For an audit.json, the first
+        One outcome per run. `integrity.state` of an outcome is verified, mismatch or unverifiable. For an audit.json, the first
             outcome is about the report itself.
 
     Raises:
-        UsageError: expected exactly one of report_file, study and run_ids.
-        InvalidFields, NothingSelected, StoreError: as for `audit`.
+        UsageError: Not exactly one of report_file, study and run_ids was given.
+        InvalidFields, NothingSelected, StoreError: The same as in `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
     True
@@ -410,20 +434,23 @@ def verify(
 def bundle(
     study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write the newest audit of a study and its runs into one file; the same store gives the same bytes.
+    """Write the newest audit of a study and the audited runs into one file.
+
+    The same store gives the same bytes.
 
     Args:
-        out: path of the file [STUDY.fa.zip].
-        light: omit the tensors. Then `verify` cannot recompute metrics.
-        sign: path of a PEM file with a private Ed25519 key.
-        licence: an SPDX identifier.
+        out: Path of the file. The default is STUDY.fa.zip in the current folder.
+        light: Whether to omit all tensors. Without the tensors, `verify` cannot recompute metrics.
+        sign: Path of a PEM file with a private Ed25519 key.
+        licence: SPDX identifier of the licence.
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
-        The bundle's `path`, `sha256`, number of `runs` and `size` in bytes.
+        The `path` of the bundle, its `sha256`, the number of `runs`, and its `size` in bytes.
 
     Raises:
-        UsageError: the study was never audited.
-        IntegrityError: a file differs from its recorded digest.
+        UsageError: The study has no audit.
+        IntegrityError: A file differs from its recorded digest.
 
     >>> fa_registry.verify(fa_registry.bundle("digits").path)[0].integrity.state
     'verified'
@@ -434,15 +461,24 @@ def bundle(
 
 
 def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", store: str = "") -> ImportResult:
-    """Import the runs of a bundle that the store does not have, with the same specifications and files.
+    """Import the runs of a bundle that the store does not contain.
+
+    An imported run has the specification and the files of the original run.
+
+    Args:
+        path: Path of the bundle.
+        experiment: Experiment to which the runs are logged.
+        key: Path of the public key of the expected signer.
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
-        `runs` and `present`: id in the bundle → id in the store. `runs` are imported now; `present` were in the store.
+        The mappings `runs` and `present` from run ids in the bundle to run ids in the store. `runs` contains the imported runs;
+            `present` contains the runs that were already in the store.
 
     Raises:
-        IntegrityError: the bundle was changed after it was packed.
-        UsageError: the bundle has no tensors.
-        StoreError: the store cannot be used.
+        IntegrityError: The bundle was changed after it was written.
+        UsageError: The bundle contains no tensors.
+        StoreError: The store cannot be used.
 
     >>> fa_registry.import_bundle("digits.fa.zip").runs
     {'3f2a…': '90ab…', …}
@@ -458,16 +494,19 @@ def report(
     """Render the pages of an audit again; the same records give the same bytes.
 
     Args:
-        report_file: path of an audit.json [reports/audit.json].
-        study: render the newest audit of this study in the store instead.
+        report_file: Path of an audit.json. The default is reports/audit.json.
+        study: Name of a study. Its newest audit in the store is rendered instead of `report_file`.
+        out: Folder for the pages.
+        templates: Folder of user templates.
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
         The paths of the written pages.
 
     Raises:
-        UsageError: the file or the audit does not exist.
-        InvalidFields: the file is not a report.
-        IntegrityError: the store's report differs from its recorded digest.
+        UsageError: The file or the audit does not exist.
+        InvalidFields: The file is not a report.
+        IntegrityError: The report in the store differs from its recorded digest.
 
     >>> fa_registry.report("before/audit.json", out="again")
     [PosixPath('again/index.html'), …]
@@ -480,17 +519,19 @@ def report(
 def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
     """Move failed or mistaken runs to MLflow's bin, without a prompt.
 
-    Either all runs are moved or none. An audit still lists these runs as deleted. `mlflow gc` removes them permanently.
+    Either all runs are moved or none. Later audits list the moved runs as deleted. `mlflow gc` removes runs in the bin
+    permanently.
 
     Args:
-        run_ids: ids, or their first characters.
+        run_ids: Run ids, or the first characters of run ids.
+        store: Tracking URI. The default is $MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if the variable is not set.
 
     Returns:
-        A description of each run; its `restore` is the command that restores the run.
+        A description of each run. Its attribute `restore` is the command that restores the run.
 
     Raises:
-        InvalidFields: lists every run that must be kept: a run that is still training, an audit, the run of a
-            registered model, or a study with runs.
+        InvalidFields: Some runs must be kept; the error lists all of them. A run must be kept if it is still training, is an
+            audit, is registered as a model, or is a study with runs.
 
     >>> [run.status for run in fa_registry.forget("4f1c0a2b")]
     ['failed']

@@ -1,4 +1,4 @@
-"""The audit command: read runs, recompute, judge, render and log them."""
+"""The audit command: recompute and judge runs, render pages and log the results."""
 
 from __future__ import annotations
 
@@ -74,10 +74,11 @@ class AuditResult:
     """Result of `run_audit`.
 
     Attributes:
-        pages: the written files.
-        audit_run_id: id of the run that the audit logged for itself.
-        exit_code: as defined by `protocol.verdict.exit_code`.
-        page: address of MLflow's page that compares the runs; empty if MLflow has no pages.
+        report: The audit's data, with the findings and verdicts of all runs.
+        pages: Paths of the written files.
+        audit_run_id: Id of the run that records the audit.
+        exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or fails its integrity check.
+        page: Address of the MLflow page that compares the runs, or an empty string if the store has no pages.
     """
 
     report: AuditReport
@@ -90,7 +91,7 @@ class AuditResult:
         return report_html(self.report)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per judged run, as `dataframes.audit_frame`."""
+        """Return a pandas frame with one row per judged run; see `dataframes.audit_frame`."""
         from fa_registry.workflows.dataframes import audit_frame  # imports pandas, which an audit does not need
 
         return audit_frame(self.report)
@@ -105,12 +106,17 @@ def run_audit(
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
-    """Audit the chosen runs, write the pages, and log one audit run in the runs' experiment.
+    """Audit the chosen runs, write the pages, and log the audit as one MLflow run.
+
+    The audit's run is logged in the experiment of the audited runs.
 
     Args:
-        adopt: whether to log the audit to the run that `mlflow run` started. False if the study already uses that run.
-        early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete. False if the caller passed
-            --stop-on.
+        terms: Editions, thresholds and waivers.
+        measuring: Whether and how to recompute the metrics.
+        pages: Folder of the pages, and user templates.
+        adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
+        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
+            itself passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
     tracker = open_tracker(place.store, create=False, write=True)
@@ -120,7 +126,7 @@ def run_audit(
     audit_tracker.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
-        remark = f"The study's own file names waivers: {Path(named).name} next to it."
+        remark = f"The waivers come from {Path(named).name}, which the study.toml of the study names."
         report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
@@ -139,7 +145,13 @@ def run_audit(
 def checked_audit(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions (leading edition first), measuring options, waivers and study reference."""
+    """Return the editions, measuring options, waivers and published reference values.
+
+    The leading edition is the first edition.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
+    """
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
     waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
@@ -152,18 +164,21 @@ def checked_audit(
 def checked_judging(
     chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput, problems: list[str]
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """Return the editions (leading edition first) and the measuring options; add errors to `problems`."""
+    """Return the editions, the leading edition first, and the measuring options.
+
+    Append all errors in the arguments to `problems`.
+    """
     checked_pages(pages, problems)
     editions = checked_terms(chosen, terms, problems)
     return editions, checked_measuring(measuring, problems)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
-    """Load the waivers of `file`, if it is not empty; add errors to `problems`."""
+    """Return the waivers in `file`; append errors to `problems`."""
     # If the audit used a file that the user did not name, a file in the current folder could turn exit code 1 into 0.
     unused = Path(WAIVERS)
     if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
-        LOG.warning("%s in the current folder is not used; `--waivers %s` applies it", WAIVERS, WAIVERS)
+        LOG.warning("%s in the current folder is not used; to apply this file, add `--waivers %s`", WAIVERS, WAIVERS)
     try:
         return load_waivers(Path(file), datetime.date.today()) if file else ()
     except InvalidFields as error:
@@ -172,7 +187,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 
 
 def study_waivers(chosen: RunSelector) -> str:
-    """Return the path of the waivers file that the chosen study names; empty if there is none."""
+    """Return the path of the study's waivers file, or an empty string."""
     if not chosen.study:
         return ""
     try:
@@ -190,7 +205,12 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge the runs that pass their integrity check by the editions, the leading edition first."""
+    """Judge all runs that pass their integrity checks, and return the audit's report.
+
+    Args:
+        editions: The editions to judge by, the leading edition first.
+        measuring: Whether and how to recompute the metrics.
+    """
     measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
@@ -228,7 +248,7 @@ def build_report(
 
 
 def is_intact(report: AuditReport) -> bool:
-    """Return whether every run passed its integrity check."""
+    """Return whether every run of the report passed its integrity checks."""
     return not any(excluded.kind == "integrity" for excluded in report.excluded)
 
 
@@ -237,12 +257,15 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
         if waiver.expired:
             yield (
                 f"The waiver of {waiver.rule} for {waiver.run or waiver.method} by {waiver.author} expired on "
-                f"{waiver.expiry} and does not apply. Its reason was: {waiver.reason}"
+                f"{waiver.expiry} and does not apply. The reason for the waiver was: {waiver.reason}"
             )
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """Return the cards of all diagnostics, and of the methods, data sets and architectures of the records."""
+    """Return the cards of all diagnostics and of the plug-ins that the records use.
+
+    Each key is `<plug-in kind>/<name>`, for example `methods/dfa`. Plug-ins that are not installed are omitted.
+    """
     used = {("methods", record.spec.method) for record in records}
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
@@ -268,14 +291,18 @@ RULE = "\n\n---\n\n"  # separates the findings of the newest audit from the stud
 def log_audit(
     tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, adopted: str, rendered_by: str
 ) -> tuple[str, str]:
-    """Log one audit run with the pages as artifacts; return its id and the address of MLflow's page.
+    """Log the audit as one run with the pages as artifacts, and tag the audited runs.
 
-    Also log the verdicts, the first epochs at which rules fired, the margin, the note and the form to every audited
-    run. A run that could not be judged gets a note with the reason. The study's run gets a note.
+    Every judged run gets its verdicts, the first epochs at which rules fired, its margin, a note and its form. A run that could
+    not be judged gets a note with the reason. The study's run gets a note.
 
     Args:
-        folder: contains only the pages.
-        adopted: id of an existing run to use for the audit; empty: create a new run.
+        folder: Folder that contains only the pages.
+        adopted: Id of an existing run that records the audit, or an empty string for a new run.
+        rendered_by: Text from `reporting.render.renderer`, which identifies the code and templates that rendered the pages.
+
+    Returns:
+        The id of the audit's run, and the address of the MLflow page.
     """
     tags = {
         schema.TAG_KIND: "audit",
@@ -310,7 +337,10 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Log the audit to its run, to the audited runs and to their study; return the address of the page."""
+    """Log the results to the audit's run, the audited runs and the study.
+
+    Return the address of the MLflow page.
+    """
     tracker.log(run_id, tags=_upload(tracker, run_id, folder))
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
@@ -326,7 +356,6 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
 
 def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
-    """Upload the pages in `folder` with their digests; return the tag with the digest of the digest file."""
     tag = seal_folder(folder)
     tracker.upload(run_id, folder)
     return tag
@@ -340,7 +369,7 @@ def _tag_runs(
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Tag every judged run with its verdicts and log its note (`forms`: run id → file name → digest)."""
+    """Log verdicts, note and margin to every judged run."""
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
@@ -361,7 +390,7 @@ def _tag_runs(
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
-    """Replace the verdicts of older audits on runs that this audit could not judge."""
+    """Replace older verdicts in the tags of runs that this audit could not judge."""
     # A run that may still be training is skipped, because its worker may be writing its note and tags.
     # TAG_REPORT is not changed: it names the audit that judged the run.
     whole = tracker.link(audit_id, "index.html")
@@ -379,7 +408,6 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
 
 
 def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
-    """Return whether the run has a file, a folder or something unreadable at this path."""
     try:
         return tracker.artifact(run_id, path) is not None
     except RegistryError:
@@ -391,7 +419,7 @@ def _last_epoch(run: RunAudit) -> int:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Add a copy of its group's form to each run's artifacts (docs/decisions/0026)."""
+    """Attach to each run a copy of the form of its group (docs/decisions/0026)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -401,7 +429,7 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
 
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
-    """Add a file to the artifacts of the runs; return file name → digest."""
+    """Add one file to the artifacts of the runs; return its name and its digest."""
     with process_ownership.temp_dir("fa_registry-form-") as folder:
         copy = folder / path
         copy.parent.mkdir(exist_ok=True)
@@ -413,12 +441,12 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
                 if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
                     raise
                 # if the store names an unusable bucket for one run, the other runs still get their files
-                LOG.warning("run %s gets no %s: %s", run_id, path, error)
+                LOG.warning("run %s: cannot add the file %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 
 def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
-    """Tag the study runs that are parents of audited runs; their notes keep the text below RULE."""
+    """Tag the study runs of the audited runs; keep the study's question in each note."""
     if not selection.study:
         return
     parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
@@ -429,11 +457,13 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
 
 
 def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags fa.verdict (leading edition) and fa.verdict.<edition>.<digest> (each edition).
+    """Return the tags with the verdicts of a run.
+
+    `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
 
     Args:
-        place: index of the run in the report.
-        before: the run's present tags.
+        place: Index of the run in the report.
+        before: Current tags of the run.
     """
     leading = report.runs[place].verdict
     tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
@@ -444,20 +474,36 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return the tags in `before` of verdicts by changed thresholds of the editions in `tags`."""
+    """Return the names of the run's outdated verdict tags.
+
+    An outdated tag has the verdict of an edition in `tags`, but with thresholds that only an earlier audit used.
+
+    Args:
+        tags: New tags of the run.
+        before: Current tags of the run.
+    """
     # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
     own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in before if name.startswith(own) and name not in tags]
 
 
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
-    """Return the label of a verdict: `PASS`, or `PASS (mine 1a2b3c4d)` if the edition is not built-in."""
+    """Return the label of a verdict, for example `PASS` or `PASS (mine 1a2b3c4d)`.
+
+    The part in parentheses is added if the edition is not built-in or has changed thresholds.
+    """
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
 def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags fa.first_fire.<rule> according to the leading edition; `before`: the present tags."""
+    """Return the tags fa.first_fire.<rule>: the first epoch at which each rule fired.
+
+    The rules are those of the leading edition.
+
+    Args:
+        before: Current tags of the run.
+    """
     # another edition, with other rules of the same names, may have set the present tags
     by = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: by}
@@ -471,7 +517,10 @@ def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str
 
 
 def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the published values next to the study's study.toml, or None; add errors to `problems`."""
+    """Return the published reference values of the study, or None if it has none.
+
+    The values are read from the folder of study.toml. Errors are appended to `problems`.
+    """
     if not chosen.study:
         return None
     try:

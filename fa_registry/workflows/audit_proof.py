@@ -1,4 +1,4 @@
-"""Checks of a recorded audit: its verdicts, records and pages are computed again and compared.
+"""Checks of a recorded audit: its verdicts and pages are computed again.
 
 The owner of a store can replace tags, digests and pages. The owner cannot change how an edition judges the recorded
 metrics, or which bytes this package renders from a report.
@@ -34,7 +34,10 @@ RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return the outcome of `check`; convert an IntegrityError to mismatch, other errors to unverifiable."""
+    """Return the outcome of `check`; convert errors to outcomes.
+
+    An IntegrityError becomes `mismatch`; any other RegistryError becomes `unverifiable`.
+    """
     try:
         return check()
     except RegistryError as error:
@@ -45,10 +48,14 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
 def judged_again(
     report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
 ) -> tuple[RunAudit, ...]:
-    """Judge the report's records by a built-in edition, with the report's overrides and waivers.
+    """Judge the records of the report again by a built-in edition.
+
+    The overridden thresholds of `reference` and the waivers of the report apply.
 
     Args:
-        looks: `seeds_key` of a group → number of its interim analysis; by default as in the report's findings.
+        reference: Name and overridden thresholds of the edition.
+        looks: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
+            report's findings.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
@@ -63,34 +70,42 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
 
 
 def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
-    """Judge the report's records again and compare the verdicts and findings with the report's.
+    """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        same_release: whether the installed code judged the report; if not, a difference is unverifiable.
-        looks: as for `judged_again`.
+        same_release: Whether the installed code judged the report. If not, a difference is unverifiable instead of a mismatch.
+        looks: Interim analysis of each group, as in `judged_again`.
     """
     wrong, reworded, unknown, names = [], [], [], []
     for reference, judged in _opinions(report):
         if provenance_of(reference) != SHIPPED:
             unknown.append(
-                f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release: "
-                "its verdicts cannot be judged again here"
+                f"edition {reference.name} with digest {reference.digest[:8]} is not a built-in edition of this release, "
+                "so its verdicts cannot be checked here"
             )
             continue
         names.append(describe_edition(reference))
         for run, statement, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
             if _decisive(statement) != _decisive(again):
                 label, now = statement.verdict.label, again.verdict.label
-                what = f"its findings are not those of {now}" if label == now else f"{label}, judged again {now}"
-                wrong.append(f"{run.record.name} (run {run.record.run_id}): {what} by edition {reference.name}")
+                what = (
+                    f"the findings differ, although the verdict is {now}"
+                    if label == now
+                    else f"{label}, but judged again {now}"
+                )
+                wrong.append(
+                    f"{run.record.name} (run {run.record.run_id}): {what} according to edition {reference.name}"
+                )
             elif statement.findings != again.findings:
-                reworded.append(f"{run.record.name}: findings by edition {reference.name} are worded otherwise")
+                reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if wrong or reworded:
-        why = () if same_release else ("another release may have judged: its code is not the code installed here",)
+        why = (
+            () if same_release else ("another release may have judged: the audit was not made with the installed code",)
+        )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*wrong, *reworded]), *why))
     if unknown:
         return Integrity("unverifiable", tuple(unknown))
-    text = f"all {len(report.runs)} verdicts and their findings are the same"
+    text = f"all {len(report.runs)} verdicts and their findings are equal"
     return Integrity("verified", (f"judged again by edition {', '.join(names)}, {text}",))
 
 
@@ -101,7 +116,6 @@ def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[
 
 
 def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
-    """Return the parts of a judgement without its sentences, which another release may word differently."""
     return judged.verdict, tuple(map(_decides, judged.findings))
 
 
@@ -116,7 +130,11 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
-    """Compare a record with the files of its run; raise IntegrityError if a file is missing or changed."""
+    """Compare a record of a report with the files of its run.
+
+    Raises:
+        IntegrityError: A file of the run is missing or was changed.
+    """
     recorded = read_record(tracker, run)
     wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
     wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
@@ -125,7 +143,7 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     before, after = recorded.measurements.scalars, reported.measurements.scalars
     wrong += [name for name in ONLY_IN_TRAINING if before.get(name) != after.get(name)]
     found = compare(recorded.measurements, reported.measurements)
-    details = [f"the report's {name} is not what the run recorded" for name in wrong]
+    details = [f"the report's {name} differs from the value that the run recorded" for name in wrong]
     details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
     details += found.details if found.state == "mismatch" else ()
     if details:
@@ -134,9 +152,9 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         return Integrity(found.state, found.details)
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
         text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
-        return Integrity("unverifiable", (f"{text}; `fa-registry audit` measures the run again",))
+        return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
     return Integrity(
-        "verified", ("every artifact is the one audited, and the figures are those that the run recorded",)
+        "verified", ("all artifacts are the audited ones, and all metrics equal the values that the run recorded",)
     )
 
 
@@ -150,13 +168,16 @@ def _metrics(record: RunRecord) -> set[str]:
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
-    """Compare every record of the report with its run; if one record differs, return a mismatch."""
+    """Compare every record of the report with the files of its run.
+
+    If at least one record differs, the outcome is a mismatch.
+    """
     found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
         text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
         if text:
             return Integrity(state, _first(text))
-    return Integrity("verified", (f"the records of all {len(found)} runs are those that the runs recorded",))
+    return Integrity("verified", (f"the report's records of all {len(found)} runs match the files of the runs",))
 
 
 def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
@@ -164,13 +185,16 @@ def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
 
 
 def is_same_release(audit: StoredRun) -> bool:
-    """Return whether the installed code judged and rendered the audit."""
+    """Return whether the installed code judged the audit and rendered its pages."""
     return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
 
 
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
-    """Render the report's pages into a temporary folder; keep the text that users wrote into forms."""
+    """Render the pages of the report into a temporary folder, and yield the folder.
+
+    Text that users wrote into forms is kept.
+    """
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
@@ -180,16 +204,20 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 
 
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
-    """Compare the audit's pages byte by byte with the pages in `out`, which were rendered again."""
+    """Compare the audit's recorded pages byte by byte with newly rendered pages.
+
+    Args:
+        out: Folder with the newly rendered pages.
+    """
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
     rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     names = sorted(recorded | rendered) if recorded else sorted(rendered)
     differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
-    origin = "" if recorded else "written by an older release, which sealed no pages; "
+    origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:SHOWN])}"
+        text = f"rendered again, {len(differing)} of {len(names)} pages differ: {', '.join(differing[:SHOWN])}"
         return _other_bytes(audit, f"{origin}{text}")
-    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages are the same bytes",))
+    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages have the same bytes",))
 
 
 def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
@@ -198,25 +226,32 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
-    """Return a mismatch if the installed release rendered the pages; else unverifiable, with the reason."""
+    """Return `mismatch` if the installed code rendered the pages, else `unverifiable`."""
     by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if by == here:
         return Integrity("mismatch", (text,))
     if by.endswith(OWN_TEMPLATES):
-        return Integrity("unverifiable", (f"{text}; rendered by a user template, cannot be rendered again",))
-    whose = f"rendered by {by}; installed here is {here}" if by else "the audit did not record what rendered them"
-    return Integrity("unverifiable", (f"{text}; {whose}: another release or machine may give other bytes",))
+        return Integrity("unverifiable", (f"{text}; user templates are needed to render the pages again",))
+    whose = (
+        f"the pages were rendered by {by}; the installed release is {here}" if by else "the renderer was not recorded"
+    )
+    return Integrity("unverifiable", (f"{text}; {whose}, and another release or machine may render other bytes",))
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
-    """Compare the pages that the audit attached to a run with the pages rendered again into `out`."""
+    """Compare the pages that the audit attached to a run with newly rendered pages.
+
+    Args:
+        notes: The notes of the audit's report.
+        out: Folder with the newly rendered pages of the audit.
+    """
     expected = _attached_pages(tracker, audit, notes, run, out)
     held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
     if differing:
-        text = f"rendered again from audit {audit.run_id}, attached pages are other: {', '.join(differing)}"
+        text = f"rendered again from audit {audit.run_id}, these attached pages differ: {', '.join(differing)}"
         return _other_bytes(audit, text)
-    return Integrity("verified", ("rendered again, the attached pages are the same bytes",))
+    return Integrity("verified", ("rendered again, the attached pages have the same bytes",))
 
 
 def _text(path: Path | None) -> bytes | None:
@@ -242,14 +277,17 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
     """Return one line per tag `fa.verdict…` of the run that differs from the report."""
     expected = expected_verdict_tags(report, run)
     return [
-        f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, the audit says {value!r}"
+        f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, but the audit has {value!r}"
         for name, value in expected.items()
         if run.tags.get(name) != value
     ]
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
+    """Return the tags `fa.verdict…` that the audit set on the run.
+
+    The mapping is empty if the run is not in the report.
+    """
     for place, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, place, {})

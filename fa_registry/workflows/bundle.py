@@ -1,4 +1,4 @@
-"""The bundle and import commands, and the verification of a bundle."""
+"""The commands bundle and import, and the verification of a bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,14 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True)
 class BundleResult:
-    """A bundle that was written; `runs` is the number of runs, `size` is in bytes."""
+    """A bundle that was written.
+
+    Attributes:
+        sha256: SHA-256 digest of the bundle.
+        runs: Number of runs.
+        size: Size in bytes.
+        signed: Whether the bundle has a signature.
+    """
 
     path: Path
     sha256: str
@@ -46,7 +53,7 @@ class BundleResult:
 def make_bundle(
     study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> BundleResult:
-    """Write a bundle; see `api.bundle`."""
+    """Write a bundle with the newest audit of a study; see `api.bundle`."""
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
@@ -67,12 +74,16 @@ def make_bundle(
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
     """Check a bundle without a store or a network.
 
+    Args:
+        measuring: How to recompute the metrics.
+        key: Path of the public key of the expected signer, or an empty string.
+
     Returns:
-        The outcomes for the file, the pages (rendered again), the verdicts (judged again), and each run. A run is
-            recomputed if the bundle has its tensors.
+        One outcome each for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
+            metrics of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
-        IntegrityError: the file was changed after it was packed, or its signature is not valid.
+        IntegrityError: The file was changed after it was written, or its signature is invalid.
     """
     problems: list[str] = []
     measuring = checked_measuring(measuring, problems)
@@ -85,7 +96,9 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         looks, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
         same = is_same_release(audit)
-        sealed = Integrity("verified", (f"{len(manifest.files)} files are as they were packed; {who}",))
+        sealed = Integrity(
+            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {who}",)
+        )
         return [
             Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
@@ -102,7 +115,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Check each run's files, recompute its metrics from its tensors, and compare them with the report."""
+    """Check the files of each run, then recompute its metrics if the tensors exist."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
@@ -121,20 +134,22 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run and that its files are as recorded.
+    """Check that the report judges this run and that the files match their digests.
 
     If the bundle omits files, the outcome is `trusted`.
     """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
-            raise IntegrityError(f"the report judges run {record.run_id}, the bundle holds {run.run_id} in its place")
+            raise IntegrityError(
+                f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
+            )
         files = check_seal(tracker, run, record.digests)
         kept = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
         files |= check_files(tracker, run.run_id, kept)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
     left_out = len(record.digests) - len(kept)
-    text = f"as recorded; nothing was recomputed: {left_out} files were left out (--light)"
+    text = f"the files are as recorded; no metric was recomputed, because the bundle omits {left_out} files (--light)"
     integrity = Integrity("trusted", (text,)) if left_out else Integrity("verified")
     return Verification(run.run_id, run.name, integrity, files)
 
@@ -160,8 +175,8 @@ class ImportResult:
     """Result of `import_into`.
 
     Attributes:
-        runs: for the runs imported now, id in the bundle → id in the store.
-        present: the same mapping for the runs that were already in the store.
+        runs: Mapping from run id in the bundle to run id in the store, for runs that were imported now.
+        present: The same mapping for runs that were already in the store.
     """
 
     runs: dict[str, str]
@@ -169,15 +184,17 @@ class ImportResult:
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the runs of a bundle that the store does not have; see `api.import_bundle`.
+    """Import the missing runs of a bundle into a store; see `api.import_bundle`.
 
-    To continue an interrupted import, repeat it. The audit is not imported; audit the runs in the new store.
+    To continue an interrupted import, call the function again. The audit is not imported; audit the runs in the new store.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
         signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         if manifest.light:
-            raise UsageError(f"{path} was made with --light: its runs have no weights and cannot be imported")
+            raise UsageError(
+                f"{path}: cannot import the runs, because the bundle was written with --light and has no weights"
+            )
         source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)
         origin = jsonio.digest_of(manifest)
@@ -192,7 +209,7 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the store's run with exactly these recorded files, or ""."""
+    """Return the id of the store's run with the same recorded files, or ""."""
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
@@ -201,7 +218,7 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
 
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
-    """Import one run: first its files, last its final status."""
+    """Import one run; set its final status only after all files are uploaded."""
     sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, sealed.provenance["digests"])
     check_files(source, run.run_id, sealed.provenance["digests"])
@@ -243,4 +260,4 @@ KEPT_TAGS = frozenset(
 def bundled_text(found: BundleResult) -> Iterator[str]:
     """Yield the lines that the bundle command prints."""
     yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
-    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")
+    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; to sign the bundle, add --sign KEY")

@@ -1,7 +1,7 @@
-"""Removal of stale items: runs, files and worker processes that remain after a process was killed.
+"""Removal of stale items: runs, files and processes that a killed process left.
 
-The command `doctor` lists stale items. `doctor --repair`, and other commands before they write, remove stale items. An
-item is kept if it names no process, or if its process is alive, on another machine or in another container.
+The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands remove them before
+writing. An item is kept if its process is unknown, is alive, is on another machine, or is in another container.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STATES = {"complete": "FINISHED", "diverged": "FINISHED", schema.STOPPED_EARLY: 
 
 @dataclass(frozen=True)
 class StaleItem:
-    """One run, file or process that remains after a process was killed.
+    """One run, file or process that a killed process left.
 
     Attributes:
-        kind: one of KINDS, a label in the output of `doctor`.
-        what: the name of the item.
-        mend: removes or closes the item.
+        kind: One of KINDS; the label in the output of `doctor`.
+        what: Name of the item.
+        mend: Function that removes or closes the item.
     """
 
     kind: str
@@ -46,7 +46,11 @@ KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Return the folder of the resume files of stopped runs, inside `stores.registry_folder`."""
+    """Return the folder of the files from which stopped runs resume.
+
+    Args:
+        registry: Folder that `stores.registry_folder` returned.
+    """
     return registry / "resume"
 
 
@@ -57,14 +61,14 @@ def stale_items(
     pages: Path | None = None,
     signs: HeartbeatMonitor | None = None,
 ) -> list[StaleItem]:
-    """Return everything that can be removed.
+    """Return all stale items that can be removed.
 
     Args:
-        tracker: None if no store can be opened.
-        registry: as returned by `stores.registry_folder`.
-        database: path of an sqlite database; checked for a journal.
-        pages: folder of pages; checked for half-written pages.
-        signs: as for `zombies`.
+        tracker: The store, or None if the store cannot be opened.
+        registry: Folder that `stores.registry_folder` returned.
+        database: Path of a sqlite database to check for the journal of a killed process.
+        pages: Folder to check for half-written pages.
+        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
     gone = zombies(tracker, signs) if tracker else ()
     found = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
@@ -85,17 +89,20 @@ def stale_items(
 
 
 def clear(tracker: Tracker, registry: Path) -> None:
-    """Remove all stale items except damaged files, which `doctor` must show to a person first."""
+    """Remove all stale items except damaged files.
+
+    Damaged files are kept because `doctor` must first show them to the user.
+    """
     for left in stale_items(tracker, registry):
         if not left.what.endswith(process_ownership.DAMAGED):
             left.mend()
 
 
 def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[StoredRun]:
-    """Return the runs that are marked as running although their process no longer exists.
+    """Return the runs that are marked as running although their process has ended.
 
     Args:
-        signs: observed heartbeats of runs on other machines; if None, all runs on other machines count as alive.
+        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
     signs = signs or HeartbeatMonitor()
     running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
@@ -104,12 +111,16 @@ def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[Sto
 
 
 def says_running(run: StoredRun) -> bool:
-    """Return whether the store or the run's status tag marks the run as running."""
+    """Return whether MLflow or the status tag marks the run as running."""
     return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
 
 
 def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMonitor, as_status: str = "failed") -> None:
-    """Close each of these runs that is marked as running although its process no longer exists."""
+    """Close each given run that is marked as running but has no process.
+
+    Args:
+        as_status: Status of a closed run that had no final status.
+    """
     for run in runs:
         if says_running(run) and signs.is_dead(run):
             close(tracker, run, as_status)
@@ -118,12 +129,21 @@ def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMoni
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], signs: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """Close each run with these tags that is marked as running although its process no longer exists."""
+    """Close each run with these tags that is marked as running but has no process.
+
+    Args:
+        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
+        as_status: Status of a closed run that had no final status.
+    """
     close_gone(tracker, tracker.search(tags), signs or HeartbeatMonitor(), as_status)
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """Close a run whose process no longer exists; a run without a final status gets `as_status`."""
+    """Close a run whose process has ended.
+
+    Args:
+        as_status: Status if the run has no final status. A run that a person stopped gets the status `interrupted` instead.
+    """
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
         # a run with the state KILLED was stopped by a person
@@ -137,7 +157,7 @@ def _named(run: StoredRun) -> str:
 
 
 def _is_half_written(database: Path) -> bool:
-    """Return whether the journal of a killed writer blocks all readers."""
+    """Return whether the journal of a killed process blocks reading the database."""
     if not database.with_name(f"{database.name}-journal").exists():
         return False
     try:
@@ -149,7 +169,7 @@ def _is_half_written(database: Path) -> bool:
 
 
 def _roll_back(database: Path) -> None:
-    """Roll the journal back, by reading the database once with write access."""
+    """Roll back the journal by reading the database with write access."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 

@@ -1,4 +1,4 @@
-"""The executor and the resources of a command's jobs, and a check that the jobs can use the store."""
+"""Resources that jobs request, and a check that all jobs can use the store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ UNITS = {
     f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
 }
 ONE_MACHINE = (
-    "An sqlite file is for one machine: two that write to it damage it. Give all machines the address of an MLflow server or a "
-    "PostgreSQL database with --store (docs/many-machines.md)"
+    "A sqlite file is for one machine, because two machines that write to the file damage it. With --store, give all machines "
+    "the address of an MLflow server or a PostgreSQL database (docs/many-machines.md)"
 )
 
 
 def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
-    """Return the resources of the jobs; add errors in the resources or the executor to `problems`."""
+    """Return the resources that each job requests; append errors to `problems`.
+
+    Args:
+        executor: Name of the executor, or an empty string for `local`.
+        cluster: Address and resources as typed.
+        problems: List to which errors in the resources or the executor's name are appended.
+    """
     resources = JobResources(
         device=device,
         address=str(cluster.address),
@@ -34,10 +40,12 @@ def asked_resources(executor: str, cluster: Cluster, device: str, problems: list
             "cpus_per_run",
             cluster.cpus or 1,
             MOST_CPUS,
-            f"a whole number up to {MOST_CPUS}, or a share as 0.5",
+            f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5",
             problems,
         ),
-        gpus=_number("gpus_per_run", cluster.gpus or 0, 1, "a share of one card as 0.125, 1 for all of it", problems),
+        gpus=_number(
+            "gpus_per_run", cluster.gpus or 0, 1, "a fraction of one GPU such as 0.125, or 1 for one GPU", problems
+        ),
         memory=_bytes(str(cluster.memory), problems),
     )
     try:
@@ -59,25 +67,32 @@ def _number(name: str, typed: str | float, most: float, expected: str, problems:
 
 
 def _bytes(typed: str, problems: list[str]) -> int:
-    """Return the number of bytes; 0 for an empty text."""
+    """Return the number of bytes, or 0 if `typed` is empty or invalid."""
     size = SIZE.fullmatch(typed)
     if typed and not size:
-        problems.append(f"memory: expected a number and its unit, as in 4GiB or 500MB; found {typed!r}")
+        problems.append(f"memory: expected a number with a unit, such as 4GiB or 500MB; found {typed!r}")
     return int(float(size[1]) * UNITS[size[2]]) if size else 0
 
 
 def check_reach(store: str, room: Capacity) -> None:
-    """Raise StoreError if jobs on other machines could not use the store or would expose its password."""
+    """Raise StoreError if jobs on other machines cannot use the store safely.
+
+    This is the case if the store is a sqlite file or if its address contains a password.
+
+    Args:
+        room: Machines on which the executor starts jobs.
+    """
     if room.machines is None:
         return
     others = sorted(room.machines - {platform.node()})
     if others and sqlite_path(store):
-        raise StoreError(f"store {store}: jobs would run on other machines, {', '.join(others[:3])}. {ONE_MACHINE}")
+        raise StoreError(f"store {store}: jobs would run on other machines ({', '.join(others[:3])}). {ONE_MACHINE}")
     address = urlsplit(store)
     if address.password or "password" in parse_qs(address.query):
         shown = escape_control(store).partition("?")[0]
         raise StoreError(
-            f"store {shown}: its password would be sent with every job, to disks and pages that others can read. Leave it out of "
-            "the address and set it on every machine: PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD for a server (docs/many-machines.md)"
+            f"store {shown}: the password would be sent with every job, and other users could read the password on disks and "
+            "web pages. Remove the password from the address and set these variables on every machine: PGPASSFILE or PGPASSWORD "
+            "for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
+            "(docs/many-machines.md)"
         )

@@ -1,4 +1,4 @@
-"""The compare command: judge methods or runs by the same rules and write a page."""
+"""The compare command: judge methods or runs by the same rules and write one page."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 @dataclass(frozen=True)
 class Operand:
-    """A method given by its label, or a run given by the first characters of its id.
+    """One method or one run to compare.
+
+    The user gives a method by its label and a run by the first characters of its id.
 
     Attributes:
-        text: the operand as typed.
-        label: the method's label without options, as in the tag of its runs.
-        runs: all runs of the method, or only the given run.
+        text: The operand as typed.
+        label: Label of the method without options, as in the tag of its runs.
+        is_run: Whether the operand is a run.
+        runs: All runs of the method, or only the given run.
     """
 
     text: str
@@ -57,8 +60,10 @@ class CompareResult:
     """Result of `run_compare`.
 
     Attributes:
-        exit_code: 0, or 3 if a run is not intact.
-        in_mlflow: address of MLflow's page that compares one run per operand; empty if MLflow has no pages.
+        context: Content of the page.
+        page: Path of the page.
+        exit_code: 0 if all runs passed their integrity checks, otherwise 3.
+        in_mlflow: Address of the MLflow page that compares one run per operand, or an empty string if the store has no pages.
     """
 
     context: CompareContext
@@ -82,9 +87,16 @@ def run_compare(
     """Judge the operands by one edition, without waivers, and write compare.html.
 
     Args:
-        texts: method labels or run ids.
-        chosen: the runs in which operands are searched; by default the whole store.
-        setting: part of a setting's name; needed if the methods ran in several settings.
+        texts: Method labels or run ids.
+        chosen: Runs in which the operands are searched; by default all runs of the store.
+        setting: Part of the name of a setting. This argument is required if the methods were trained in several settings.
+        terms: The edition and its thresholds.
+        measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
+        pages: Folder of the page, and user templates.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
+        UsageError: The operands and `setting` do not select one setting.
     """
     problems: list[str] = []
     if len(texts) < 2:
@@ -113,7 +125,11 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Find the runs of every operand in the pool; raise InvalidFields, which lists all unknown operands."""
+    """Return the operands with their runs from `pool`.
+
+    Raises:
+        InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
+    """
     problems: list[str] = []
     known = [operand for text in texts if (operand := _operand(text, pool, problems))]
     problems += _twice(known)
@@ -127,9 +143,9 @@ def _twice(known: Sequence[Operand]) -> Iterable[str]:
         for other in known[:place]:
             both = {run.run_id for run in operand.runs} & {run.run_id for run in other.runs}
             if operand.text == other.text or (both and operand.is_run and other.is_run):
-                yield f"{operand.text}: the same as {other.text}; expected things that differ"
+                yield f"{operand.text}: the same as {other.text}; expected different methods or runs"
             elif both and operand.is_run != other.is_run:
-                yield f"{operand.text}: one of {other.text} is part of the other; compare runs with runs, methods with methods"
+                yield f"{operand.text}: this operand and {other.text} share a run; expected only methods or only runs"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -142,7 +158,7 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:
         ids = ", ".join(run.run_id for run in by_id[:5])
-        problems.append(f"{text}: {len(by_id)} runs begin like this ({ids}); give more characters of the id")
+        problems.append(f"{text}: {len(by_id)} run ids begin with these characters ({ids}); give more characters")
     else:
         labels = {run.tags.get(schema.TAG_METHOD, "") for run in pool}
         problems.append(f"{text}: {unknown_name_text('method or run', text, labels)}")
@@ -158,12 +174,12 @@ def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
             newest.setdefault(run.tags.get(schema.TAG_SPEC), run)
     if not newest:
-        raise NothingSelected(f"no finished run in {tracker.uri}; `fa-registry study` trains some")
+        raise NothingSelected(f"no finished run in {tracker.uri}; `fa-registry study` trains runs")
     return Selection(tuple(newest.values())[::-1], (), WHOLE_STORE)
 
 
 def _concerns(excluded: Exclusion, compared: Sequence[Operand]) -> bool:
-    """Return whether a run that cannot be judged belongs to a compared method."""
+    """Return whether an excluded run belongs to one of the compared methods."""
     # without a readable specification, the run's tag gives the method
     label = excluded.spec.method_label if excluded.spec else excluded.method
     return any(label == operand.label for operand in compared)
@@ -174,7 +190,10 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the operands' runs, the other seeds of their methods, and the frozen controls."""
+    """Return the runs that are needed to judge the operands.
+
+    These are the runs of the operands, the other seeds of their methods, and the frozen controls in the same settings.
+    """
     # other seeds are needed because a rule may use the mean over seeds
     wanted = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
@@ -183,22 +202,29 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """Raise UsageError, which lists the settings, if the operands do not determine one setting."""
+    """Raise UsageError if the operands do not determine one setting.
+
+    The error lists the settings.
+    """
     of_each = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
     shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
         return
     named = shared or list(dict.fromkeys(setting for settings in of_each for setting in settings))
-    where = "all of them ran" if shared else "none has them all"
+    where = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
     listed = "".join(f"\n  - {setting}" for setting in named)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose by --setting, --study, --experiment or --run ({where} in these):{listed}"
+        f"choose one with --setting, --study, --experiment or --run ({where}):{listed}"
     )
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """Return the runs whose setting's name contains the text; raise UsageError if there are none."""
+    """Return the runs in settings whose name contains `text`.
+
+    Raises:
+        UsageError: No run matches.
+    """
     kept = [run for run in pool if text in _setting(run)]
     if not kept:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -206,11 +232,13 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
 
 
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
-    """Return the groups of the judged runs in the operands' order; a single run is one group.
+    """Return the groups of judged runs to compare, in the order of the operands.
+
+    An operand that is a single run gives a group that contains only this run.
 
     Raises:
-        InvalidFields: no run of an operand could be judged.
-        IntegrityError: no run of an operand could be judged, because a file was changed.
+        InvalidFields: No run of an operand could be judged.
+        IntegrityError: No run of an operand could be judged because a file was changed.
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}
@@ -230,7 +258,7 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(shown: Sequence[Group]) -> list[str]:
-    """Return one run id per group, with the same seed in all groups if they share a seed."""
+    """Return one run id per group, with equal seeds if all groups share a seed."""
     # if the seeds are equal, MLflow's page shows only differences between methods
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)

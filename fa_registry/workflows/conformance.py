@@ -1,8 +1,8 @@
-"""Check that a third-party method has the properties of its card.
+"""Check that a third-party method has the properties that its card states.
 
-The method is checked before it trains, the outcome is recorded with its runs, and an audit checks again. Built-in
-methods are checked by this package's own tests. A recorded outcome is only a claim of the store's author. Therefore an
-audit keeps its own outcomes in memory: a file next to the store belongs to the store's owner too.
+The method is checked before it is trained, and its runs record the outcome. An audit checks the method again. Built-in
+methods are checked by the tests of this package. An audit does not trust recorded outcomes because the owner of the store
+can write them. For the same reason, an audit keeps its own outcomes in memory and not in a file.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
-    """Return the conformance that training records for the spec's method.
+    """Return the conformance outcome that training records for a method, as JSON.
 
-    It is checked once per source, then read from the folder next to the store. It is empty for a built-in method. A
-    method that fails is trained nevertheless, and the failures are logged.
+    The outcome is computed once for each version of the source code, and then read from a folder next to the store. The mapping
+    is empty for a built-in method. A method that fails its checks is trained nevertheless, and the failures are logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -48,16 +48,16 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(jsonio.pretty(conformance), encoding="utf-8")
     if conformance.state == "failed":
-        LOG.info("method %s fails its conformance checks, so that no audit will pass its runs:", spec.method)
+        LOG.info("method %s fails its conformance checks, so no audit will pass the runs of this method:", spec.method)
         for line in conformance.failures:
             LOG.info("  %s", line)
     return jsonio.encode(conformance)
 
 
 def with_conformance(record: RunRecord) -> RunRecord:
-    """Return the record with the conformance of its method as this audit finds it.
+    """Return the record with the conformance outcome of its method.
 
-    The recorded conformance is used only if it cannot be checked here.
+    The audit checks the method itself. If the method cannot be checked here, the outcome in the run's files is used.
     """
     return replace_fields(record, conformance=_conformance(record))
 
@@ -65,7 +65,7 @@ def with_conformance(record: RunRecord) -> RunRecord:
 def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
-        return Conformance("unchecked", ("a user-supplied loop trained the run, not the method of that name",))
+        return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
         own = methods.CATALOG.location(spec.method).is_builtin
@@ -74,17 +74,14 @@ def _conformance(record: RunRecord) -> Conformance:
         if not own and entry.get("digest") == methods.CATALOG.recorded_digest(spec.method, entry.get("files", "")):
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
-        return _stated(record, "its package is not installed here")
+        return _stated(record, "the package of the method is not installed here")
     except PluginError as error:
-        return _stated(record, f"its package cannot be used here: {error}")
-    return _stated(record, "the code that trained it is not the one installed here")
+        return _stated(record, f"the package of the method cannot be used here: {error}")
+    return _stated(record, "the code that trained the run is not the installed code")
 
 
 def _stated(record: RunRecord, why: str) -> Conformance:
-    """Return the conformance that the run's own files record.
-
-    A recorded failure counts as a failure; a recorded success is only `stated`.
-    """
+    """Return the outcome in the run's files; a success counts only as `stated`."""
     try:
         sealed = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
@@ -95,10 +92,9 @@ def _stated(record: RunRecord, why: str) -> Conformance:
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
-    """Return everything that a check's outcome depends on, our whole source included.
+    """Return everything that affects the outcome of the check.
 
-    The whole source, because the suite calls modules all over the package, and the version number does not change
-    during development.
+    This includes the source code of the package because the version number does not change during development.
     """
     architecture = architectures.CATALOG.get(spec.architecture)
     return {
@@ -113,9 +109,9 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 
 @cache  # in memory: an audit of a hundred runs measures each source once
 def _tested(key: str) -> Conformance:
-    """Check every property of the method on the run's architecture only.
+    """Check every property of the method on the architecture of the run.
 
-    A check on all architectures would take minutes.
+    Other architectures are omitted because checking all of them would take minutes.
     """
     from fa_registry.testing.small_networks import (
         cannot_build,  # the suite is loaded only for a third-party method
@@ -126,19 +122,19 @@ def _tested(key: str) -> Conformance:
     name, architecture = wanted["name"], wanted["architecture"]
     if hindrance := cannot_build(architectures.CATALOG.get(architecture)):
         return Conformance(
-            "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
+            "unchecked", (f"{architecture} cannot be built as small as the checks require: {hindrance}",)
         )
-    LOG.info("method %s: checking its conformance on %s, once for this source", name, architecture)
+    LOG.info("checking the conformance of method %s on %s, once for this version of the code", name, architecture)
     end = run_in_subprocess(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
     if end.kind == "done":
         failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
         return Conformance("failed" if failures else "passed", failures, architecture)
-    why = (f"the suite did not finish: {end.value.strip().splitlines()[-1]}",)
+    why = (f"the conformance checks did not finish: {end.value.strip().splitlines()[-1]}",)
     return Conformance("unchecked", why) if end.lost else Conformance("failed", why, architecture)
 
 
 def _read(path: Path) -> Conformance | None:
-    """Return the cached conformance; None if there is none or the file is damaged."""
+    """Return the cached outcome, or None if the file is missing or damaged."""
     try:
         return jsonio.decode(Conformance, jsonio.read_json(path))
     except RegistryError:
@@ -152,10 +148,10 @@ SUBJECT = "code"
 
 
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
-    """Return the differences between the code that trained `run` and today's code.
+    """Return the differences between the code that trained a run and today's code.
 
-    The tuple is empty if there are none. For nearly all runs the tag answers this without opening a file. The tag only
-    decides which runs are trained again: an audit reads the recorded files.
+    The tuple is empty if there are no differences. Usually a tag of the run is sufficient, and no file is opened. The tag only
+    decides whether a run is trained again; an audit reads the recorded files instead.
     """
     today = fingerprint(spec)
     tag = run.tags.get(schema.TAG_CODE)
@@ -167,11 +163,14 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
         return fingerprint_changes(sealed_code(read_provenance(path)) if path else None, today)
     except IntegrityError as error:
-        return (f"cannot read which code trained it: {error}",)
+        return (f"cannot read which code trained the run: {error}",)
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """Return the code that a run's provenance.json names; None for a run of an older release."""
+    """Return the code that a run's provenance.json names.
+
+    Return None if an older release, which recorded no code, trained the run.
+    """
     code = provenance.get("code")
     if not isinstance(code, Mapping):
         return None
@@ -179,29 +178,30 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
-    """Log which runs other code has trained, what changed in it, and whether the runs are kept.
+    """Log which runs other code has trained, and whether the runs are kept.
 
     Args:
-        changed: run name → changes.
+        changed: Mapping from run name to the changes of the code.
+        kept: Whether the runs are kept; if not, they are trained again.
     """
     if not changed:
         return
     many = len(changed) > 1
     count = f"{len(changed)} runs were" if many else f"{next(iter(changed))} was"
     become = (
-        f"{'are' if many else 'is'} kept (--accept-old-code); an audit cannot recompute {'them' if many else 'it'}"
+        f"{'are' if many else 'is'} kept (--accept-old-code), but an audit cannot recompute {'them' if many else 'it'}"
         if kept
         else f"{'are' if many else 'is'} trained again (--accept-old-code keeps {'them' if many else 'it'})"
     )
-    LOG.info("%s trained by other code and %s:", count, become)
+    LOG.info("%s trained by other code than the installed code and %s:", count, become)
     for line in dict.fromkeys(line for lines in changed.values() for line in lines):
         LOG.info("  %s", line)
 
 
 def code_check(record: RunRecord) -> Check:
-    """Check whether today's code is the code that trained the run.
+    """Check whether the installed code is the code that trained the run.
 
-    If it differs or is not installed, no metric can be recomputed.
+    If the code differs or is not installed, metrics cannot be recomputed, and the outcome is `not possible`.
     """
     sealed = sealed_code(record.provenance)
     try:
@@ -210,14 +210,13 @@ def code_check(record: RunRecord) -> Check:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
     if differences:
         what = "adopted and measured" if record.spec.weights else "trained"
-        return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
+        return Check(SUBJECT, "not possible", f"{what} by other code than the installed code: {'; '.join(differences)}")
     if sealed is None:
-        text = "the release that trained it recorded no code; its plug-ins count as version 1, like today's"
+        text = "an older release recorded no code; its plug-ins count as version 1, which is the installed version"
         return Check(SUBJECT, "agrees", text)
-    return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
+    return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are the same as in training")
 
 
 def _wanted(sealed: Code | None) -> str:
-    """Return the third-party packages that the run names."""
     entries = {describe(entry) for entry in (sealed or {}).values() if "digest" in entry}
-    return f"; the run names {', '.join(sorted(entries))}" if entries else ""
+    return f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""

@@ -1,4 +1,4 @@
-"""Coordination of workers: specifications that other processes train, and stopped studies."""
+"""Coordination of workers that train the same study, and the stop tag of a study."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """Copy of a study's runs in this process, which saves one query per specification.
+    """Copy of a study's runs in memory, which saves one store query per specification.
 
     Attributes:
-        alone: whether this process has found no run of another worker in the study.
+        alone: True until this process finds a run of another worker in the study.
     """
 
     def __init__(self, tracker: Tracker, study: str):
@@ -46,11 +46,20 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Return the runs of this specification without their metrics, and remove them from the snapshot."""
+        """Return the runs of this specification, and remove them from the snapshot.
+
+        The returned runs contain no metrics and no parameters.
+        """
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """Record whether a specification was free, that is, not trained by another worker."""
+        """Record whether this process could train a specification.
+
+        If other workers had MISSES specifications in a row, the snapshot is read again from the store.
+
+        Args:
+            free: True if no other worker trains or has trained the specification.
+        """
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
@@ -60,7 +69,10 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Wrapper of a `stop` function that also returns True if a person set TAG_STOP on a run of the study."""
+    """Stop function that also returns True if a user set TAG_STOP on a study's run.
+
+    The object also calls the original function `stop`. It queries the store at most every STOP_LOOKS seconds.
+    """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
 
@@ -73,7 +85,7 @@ class StopTagPoller:
         return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
 
     def _text(self) -> str:
-        """Return the stop message; "" if there is no such tag or the server does not respond."""
+        """Return the stop message, or "" if there is none or the server does not respond."""
         try:
             return stopped_by_tag(self._tracker, self._study)
         except StoreRefusal as refusal:
@@ -92,18 +104,21 @@ class StopTagPoller:
 
 
 def stopped_by_tag(tracker: Tracker, study: str) -> str:
-    """Return a message if a run of the study has TAG_STOP, else ""."""
+    """Return a message if a run of the study has TAG_STOP, otherwise an empty string."""
     tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
     return (
-        f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
-        f"{schema.TAG_STOP}={STOP}. Remove the tag on the run's page and repeat the command to resume"
+        f"study {study} was stopped by a user: run {tagged[0].run_id} ({tagged[0].name}) has the tag "
+        f"{schema.TAG_STOP}={STOP}. To resume, remove the tag on the run's page in MLflow and repeat the command"
         if tagged
         else ""
     )
 
 
 def leased_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: HeartbeatMonitor) -> dict[str, StoredRun]:
-    """Return a mapping from specification identity to the run in which another process trains it now."""
+    """Return the runs in which other processes now train these specifications.
+
+    The keys are specification identities.
+    """
     holders = ((spec.identity, lease_owner(attempts[spec.identity], signs)) for spec in specs)
     return {identity: run for identity, run in holders if run}
 
@@ -116,20 +131,22 @@ def wait_for_others(
     stop: Callable[[], bool],
     waits: bool = True,
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
-    """Wait until the specs are finished by other processes, or until some specs are free.
+    """Wait until other processes finish the specifications or some become free.
 
-    A spec is free if its process ended without finishing the run, or sent no heartbeat for the length of its lease. The
-    unfinished runs of a free spec are closed.
+    A specification becomes free if its process ends without finishing the run, or sends no heartbeat for the duration of its
+    lease. The unfinished runs of a free specification are closed.
 
     Args:
-        finished: returns the finished run of a spec, given all its runs; None if there is none.
-        waits: whether to wait; if False, return the present state at once.
+        finished: Function that returns the finished run of a specification from all its runs, or None.
+        stop: Function that returns True if this process must stop.
+        waits: Whether to wait. If False, return the present state at once.
 
     Returns:
-        The finished runs by identity, the free specs, and the leased specs.
+        The finished runs by specification identity, the free specifications, and the leased specifications.
 
     Raises:
         Interrupted: `stop` returned True.
+        StoreError: Another machine writes to the same sqlite file.
     """
     reported = 0.0
     while True:
@@ -144,7 +161,7 @@ def wait_for_others(
         check_machines(tracker, held.values(), signs)
         if stop():
             raise Interrupted(
-                f"stopped while others train {len(held)} of the runs; the same command resumes from there"
+                f"stopped while other processes train {len(held)} of the runs; to resume, repeat the command"
             )
         if time.monotonic() - reported > REPORTED:
             LOG.info("%s", waiting_text(held))
@@ -159,29 +176,35 @@ def waiting_text(held: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the running runs of other machines that have a heartbeat and do not count as dead."""
+    """Return the running runs of other machines whose heartbeats have not stopped."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the runs of other machines that are marked as running but never had a heartbeat."""
+    """Return the running runs of other machines that never sent a heartbeat."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
 
 
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
-    """Return the running runs of processes on another machine or in another container."""
+    """Return the running runs on another machine or in another container."""
     running = tracker.search({}, state="RUNNING")
     return [run for run in running if host_of(run) and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])]
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Observe the running runs of other machines until each has sent a heartbeat or its lease has ended."""
+    """Wait until each running run of another machine sends a heartbeat.
+
+    The function waits for a run at most for the duration of the run's lease.
+
+    Returns:
+        The observed heartbeats.
+    """
     signs, reported = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
         if not reported:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
-                "watching %d runs of other machines (%s) for a heartbeat, for their lease at most",
+                "waiting for heartbeats of %d runs on other machines (%s), at most for the duration of each lease",
                 len(silent),
                 hosts,
             )
@@ -195,13 +218,13 @@ def host_of(run: StoredRun) -> str:
 
 
 def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
-    """Raise StoreError if another machine writes to the same sqlite file."""
+    """Raise StoreError if the store is a sqlite file and another machine writes to it."""
     # the locks of a network disk do not protect such a file
     if not sqlite_path(tracker.uri):
         return
     for run in held:
         if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
             raise StoreError(
-                f"store {tracker.uri}: run {run.run_id} is being trained by another machine, {host_of(run)}. "
+                f"store {tracker.uri}: run {run.run_id} is being trained on another machine, {host_of(run)}. "
                 f"{ONE_MACHINE}"
             )

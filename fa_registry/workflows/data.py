@@ -1,4 +1,4 @@
-"""The data command: list data sets and the paths of their files, download the files, and check them."""
+"""The data command: list data sets and file paths, download and check the files."""
 
 from __future__ import annotations
 
@@ -32,12 +32,27 @@ FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `c
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per data set: name, line, numbers of files and missing files, and whether decoded."""
+    """Return one row per data set.
+
+    A row has the data set's name, a one-line description, the numbers of files and of missing files, and whether the files are
+    decoded.
+
+    Args:
+        name: Name of one data set, or an empty string for all.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+    """
     return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
 
 
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per path that is searched for a data set: name, kind, path, md5, present."""
+    """Return one row per path at which the package searches for a file of a data set.
+
+    A row has the data set's name, the kind of the file, its path, its MD5, and whether the file exists.
+
+    Args:
+        name: Name of one data set, or an empty string for all.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+    """
     folder = data_root(root)
     rows = []
     for called, dataset in _with_files(name).items():
@@ -53,7 +68,11 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 
 
 def make_ready(names: Iterable[str], root: Path | None) -> None:
-    """Decode the files of these data sets, before several processes need them at the same time."""
+    """Decode the files of these data sets before several processes read the data sets.
+
+    Raises:
+        IntegrityError: Files are missing or were changed; the error lists all of them.
+    """
     problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
@@ -66,13 +85,21 @@ def make_ready(names: Iterable[str], root: Path | None) -> None:
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Download the missing files of a data set, decode them, and return the rows of `check`.
+    """Download the missing files of a data set, decode the files and check them.
+
+    Args:
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+        report: Function that receives progress messages.
+
+    Returns:
+        The rows of `check`.
 
     Raises:
-        IntegrityError: the download failed; lists every missing file with its MD5 and its path.
+        IntegrityError: The download failed. The error lists every missing file with its MD5 and its path.
+        UsageError: `name` is empty, or the folder cannot be created.
     """
     if not name:
-        raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
+        raise UsageError(f"data fetch: expected the NAME of a data set, one of {', '.join(_with_files(''))}")
     folder = data_root(root)
     for dataset in _with_files(name).values():
         _make(folder)
@@ -82,19 +109,27 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
 
 
 def _make(folder: Path) -> None:
-    """Create the folder if it does not exist; raise UsageError if that is impossible."""
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
         existing_root(folder)
     except OSError as error:  # a parent is a file, or a folder without write access
         raise UsageError(
-            f"data root {folder}: cannot be created: {error.strerror}; name another with --data-root"
+            f"data root {folder}: the folder cannot be created: {error.strerror}; choose another folder with --data-root"
         ) from error
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Check one data set, or all data sets with files; return one row per check: name, what, ok, found."""
+    """Check the files of one data set, or of all data sets that need files.
+
+    Args:
+        name: Name of one data set, or an empty string for all.
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+        report: Function that receives progress messages.
+
+    Returns:
+        One row per check: name of the data set, checked item (`what`), whether the check passed (`ok`), and result (`found`).
+    """
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
@@ -117,7 +152,11 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
 
 
 def state(row: DataRow) -> str:
-    """Describe a row of `overview`."""
+    """Return a text that describes whether the files of a data set are ready.
+
+    Args:
+        row: One row of `overview`.
+    """
     if not row["files"]:
         return "needs no files"
     if row["decoded"]:
@@ -126,7 +165,10 @@ def state(row: DataRow) -> str:
 
 
 def _chosen(name: str) -> dict[str, Dataset]:
-    """Return the named data set, or all data sets, by name; replace random targets by their source."""
+    """Return the named data set, or all data sets, by name.
+
+    Random targets are replaced by the data set that they are based on.
+    """
     if not name:
         return datasets.CATALOG.members()
     dataset = datasets.get(name)
@@ -155,7 +197,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     if not inspected(root, card, dataset.package)[1]:
         return
     report(f"{card.name}: downloading into {root}")
-    failure = "the download is not what was published"
+    failure = "the downloaded files differ from the published files"
     try:
         dataset.format.download(root, card.files)
     except (OSError, RuntimeError) as error:  # no network, no such page, or a broken archive
@@ -168,13 +210,13 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
             refusal(
                 card,
                 problems,
-                f"{failure}\ndownload these files manually to the paths above{instead}, and repeat the command",
+                f"{failure}\ndownload these files manually to the paths above{instead}, then repeat the command",
             )
         )
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
-    """Return one row per source file; a missing file is accepted if its decoded content is cached."""
+    """Return one row per source file; a missing file passes if its data are cached."""
     decoded = _is_cached(dataset, root)
     whole, problems = inspected(root, dataset.card, dataset.package)
     rows = []

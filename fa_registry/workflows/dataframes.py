@@ -1,4 +1,7 @@
-"""Runs, series and audits as pandas frames, with the unit and label of every metric in their metadata."""
+"""Runs, series and audits as pandas frames.
+
+The attributes of each frame contain the unit and the label of every metric.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,14 @@ OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "out
 
 
 def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
-    """Return one row per run, newest first, from the store's tables.
+    """Return one row per run, newest first, from the tables of the store.
 
-    Headline metrics are rounded to four digits; `series` gives exact values. attrs["units"] and attrs["words"] contain
-    the unit and the label of each metric column.
+    Headline metrics are rounded to four digits; `series` returns exact values. `attrs["units"]` and `attrs["words"]` of the
+    frame map each metric column to its unit and its label.
+
+    Args:
+        study: Only runs of this study; by default runs of all studies.
+        experiment: Only runs of this experiment; by default runs of all experiments.
 
     >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
     """
@@ -38,16 +45,16 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
 
 
 def series(run_id: str, store: str = "") -> pd.DataFrame:
-    """Return one row per epoch, metric and site of a run, exactly as in its recorded file.
+    """Return one row per epoch, metric and site of a run, with exact values.
 
-    Column `site` is <NA> for a metric with one value per epoch. A missing value is nan; column `reason` explains it.
-    attrs["units"] and attrs["words"] contain the unit and the label of each metric.
+    Column `site` is <NA> if a metric has one value per epoch. If a value is missing, column `value` is nan and column `reason`
+    contains the reason. `attrs["units"]` and `attrs["words"]` of the frame map each metric to its unit and its label.
 
     Args:
-        run_id: id of the run, or its first characters.
+        run_id: Id of the run, or the first characters of the id.
 
     Raises:
-        IntegrityError: the file differs from its recorded digest.
+        IntegrityError: The file series.parquet is missing or differs from its recorded digest.
 
     >>> rows = fa_registry.series("3f2a")
     >>> rows[rows.quantity == "gamma"].pivot(index="epoch", columns="site", values="value")
@@ -57,7 +64,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     provenance, path = (tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, schema.SERIES))
     if provenance is None or path is None:
         raise IntegrityError(
-            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: it has not ended, or its files were deleted"
+            f"run {run.run_id} ({run.name}) has no {schema.SERIES}: the run has not ended, or its files were deleted"
         )
     digests = read_provenance(provenance)["digests"]
     check_seal(tracker, run, digests)
@@ -68,7 +75,10 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
 
 
 def audit_frame(report: AuditReport) -> pd.DataFrame:
-    """Return one row per judged run, with the metrics of the audit's table and `attrs` as in `runs`."""
+    """Return one row per judged run and one column per metric of the audit's table.
+
+    `attrs["units"]` and `attrs["words"]` of the frame map each metric column to its unit and its label.
+    """
     known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [
@@ -113,7 +123,7 @@ def _of_judged(judged: RunAudit) -> dict[str, object]:
 
 
 def _known() -> Mapping[str, Metric]:
-    """Return the metrics that the installed diagnostics declare."""
+    """Return the metrics that the installed diagnostics declare, by name."""
     return metrics_of_cards(cards([]))
 
 

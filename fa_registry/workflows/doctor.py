@@ -1,4 +1,4 @@
-"""The doctor command: check this machine, its store and plug-ins, and list what killed processes left."""
+"""The doctor command: check the machine, the store and plug-ins; list stale items."""
 
 from __future__ import annotations
 
@@ -45,21 +45,23 @@ WORTH = 1.5  # least speed-up of matrix products; a smaller gain is lost to the 
 def examine(
     store: str = "", repair: bool = False, pages: str = "reports", gone: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return one row per check: check, ok, state, found.
+    """Check the machine, the store, plug-ins and data sets; return one row per check.
 
-    `state` is `ok` as text; `missing` means files that are not needed. Items that killed processes left behind are ok
-    too, because the next command that writes removes them.
+    A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
+    `missing` means that files of a data set are missing, which does not fail the check. Stale items of killed processes do not
+    fail a check either because the next command that writes removes them.
 
     Args:
-        repair: remove what killed processes left behind; its state is then `repaired`.
-        pages: a folder of pages to check.
-        gone: names of other machines that no longer exist; with `repair` their runs without a heartbeat are closed.
+        repair: Whether to remove stale items; the state of their row is then `repaired`.
+        pages: Folder of pages to check.
+        gone: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
 
     Raises:
-        UsageError: `gone` without `repair`, or no such run on a machine in `gone`.
+        UsageError: `gone` was given without `repair`.
+        UnknownName: A machine in `gone` has no run without a heartbeat.
     """
     if gone and not repair:
-        raise UsageError("--gone closes the runs of a machine that no longer exists: give it together with --repair")
+        raise UsageError("--gone requires --repair, because it closes the runs of a machine that no longer exists")
     looks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
@@ -83,7 +85,7 @@ def examine(
 
 
 def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per kind of item that killed processes left behind; live processes' runs are left out."""
+    """Yield one row per kind of stale item, then rows about runs on other machines."""
     uri, tracker = "", None
     with contextlib.suppress(StoreError):  # the row of the store has the reason
         uri = resolve_uri(store)
@@ -95,25 +97,26 @@ def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> 
     for kind in KINDS:
         names = [left.what for left in found if left.kind == kind]
         state = "ok" if not names else "repaired" if repair else "left behind"
-        advice = "; `fa-registry doctor --repair` removes them" if state == "left behind" else ""
+        advice = "; `fa-registry doctor --repair` removes these items" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
     others = at_work_elsewhere(tracker, signs) if tracker else []
     if others:
         hosts = ", ".join(sorted(set(map(host_of, others))))
-        advice = (
-            "" if repair else "; `fa-registry doctor --repair` waits for a heartbeat and closes the runs without one"
-        )
+        advice = "" if repair else "; `fa-registry doctor --repair` waits for heartbeats and closes runs that send none"
         yield {
             "check": "runs on other machines",
             "ok": True,
             "state": "ok",
-            "found": f"{len(others)} on {hosts}{advice}",
+            "found": f"{len(others)} running on {hosts}{advice}",
         }
     yield from _unknown(tracker, gone) if tracker else ()
 
 
 def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per other machine with runs that have no heartbeat; close those of machines in `gone`."""
+    """Yield one row per other machine with runs that never sent a heartbeat.
+
+    The runs of machines in `gone` are closed.
+    """
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
         by_host.setdefault(host_of(run), []).append(run)
@@ -130,21 +133,21 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
             state, advice = (
                 "unknown",
                 (
-                    "; they have no heartbeat, so that only you know whether that machine still exists. If it does not: "
-                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes them"
+                    "; these runs have no heartbeat, so only you know whether the machine still exists. If it no longer exists, "
+                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes the runs"
                 ),
             )
         yield {"check": f"runs at work on {host}", "ok": True, "state": state, "found": f"{names}{advice}"}
 
 
 def _database(store: str) -> str | dict[str, Any]:
-    """Check sqlite's pages: all tables and indices of a small database, only the tables of a large one."""
+    """Check the sqlite file; the indices are checked only in a small database."""
     try:
         path = sqlite_path(resolve_uri(store))
     except StoreError:  # the row of the store has the reason
-        return "none: the store cannot be used"
+        return "not checked: the store cannot be used"
     if path is None or _is_missing(store):
-        return "none yet" if path else "a server keeps it"
+        return "none yet" if path else "the database is on a server"
     check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
     deadline = time.monotonic() + CHECK_SECONDS
     try:
@@ -153,32 +156,31 @@ def _database(store: str) -> str | dict[str, Any]:
             problems = [problem for (problem,) in connection.execute(f"PRAGMA {check}({MOST_PROBLEMS})")]
     except StoreRefusal as refusal:
         if time.monotonic() > deadline and refusal.kind not in TO_DO:
-            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and had found nothing by then"
+            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds, but had found no errors"
         raise
     if problems == ["ok"]:
-        return f"sqlite's {check} found every page in order"
+        return f"sqlite's {check} found no errors"
     lines = " · ".join(line for problem in problems for line in problem.splitlines())
-    text = f"sqlite's {check} expected every page in order, found: {lines}; {TO_DO[DAMAGED]}"
+    text = f"sqlite's {check} expected a database without errors, found: {lines}; {TO_DO[DAMAGED]}"
     return {"ok": False, "state": "NOT OK", "found": text}
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
-    """Return where the files of the store's runs are.
+    """Check whether the runs' files exist at the addresses in the database.
 
-    Args:
-        repair: correct the addresses in a database that names another folder.
+    If `repair` is True and the files were moved, correct the addresses.
     """
     try:
         database = sqlite_path(resolve_uri(store))
         if database is None or _is_missing(store):
-            return {"found": "none yet" if database else f"where {resolve_uri(store)} says"}
+            return {"found": "none yet" if database else f"the store {resolve_uri(store)} keeps the files"}
         files, state = placed(database), "ok"
     except StoreError:
-        return {"found": "none: the store cannot be used"}
-    text = [f"of {files.count - len(files.lacking)} runs, next to {database}"]
+        return {"found": "not checked: the store cannot be used"}
+    text = [f"the files of {files.count - len(files.lacking)} runs are next to {database}"]
     if files.moved:
         text += [
-            f"they are in {new}, but the database names {old}, which MLflow's pages use"
+            f"the files are in {new}, but MLflow's pages use {old}, the address in the database"
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
@@ -186,14 +188,16 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
         text.append(done or "`fa-registry doctor --repair` corrects the addresses")
     for run_id, where in list(files.lacking.items())[:1]:
         state = "NOT OK"
-        text.append(f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: there is no {where}")
+        text.append(
+            f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: the missing folder is {where}"
+        )
     return {"ok": not files.lacking, "state": state, "found": "; ".join(text)}
 
 
 def _configuration() -> str:
-    """Describe the configuration, which decides the last bits of all results.
+    """Describe the configuration of numerical computations on this machine.
 
-    Audits expect bitwise equal results from runs with the same configuration.
+    Audits expect bitwise equal results only from runs with the same configuration.
     """
     settings = configuration()
     threads = torch.get_num_threads()
@@ -206,14 +210,18 @@ def _device() -> str:
 
 def _bf16() -> str:
     gain = bf16_gain()
-    offer = "`--precision bf16` trains with them" if gain > WORTH else "`--precision bf16` saves nothing here"
-    return f"products {gain:.1f} times as fast as those of fp32: {offer}"
+    offer = (
+        "`--precision bf16` makes training faster"
+        if gain > WORTH
+        else "`--precision bf16` does not make training faster"
+    )
+    return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {offer}"
 
 
 def _is_missing(store: str) -> bool:
-    """Return whether the store is a database that does not exist yet, or is empty.
+    """Return whether the store is a sqlite database that does not exist or is empty.
 
-    A check must not create it, because its name may be mistyped.
+    A check must not create the database because its name may be mistyped.
     """
     path = sqlite_path(resolve_uri(store))
     return path is not None and not (path.exists() and path.stat().st_size)
@@ -221,7 +229,7 @@ def _is_missing(store: str) -> bool:
 
 def _finished_runs(store: str) -> str:
     if _is_missing(store):
-        return f"{resolve_uri(store)}: none yet, the first run creates it"
+        return f"{resolve_uri(store)}: does not exist yet; the first run creates the store"
     tracker = open_tracker(store, create=False)
     kind = {schema.TAG_KIND: "run"}
     count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
@@ -233,11 +241,11 @@ def _finished_runs(store: str) -> str:
 
 
 def _verdict_tags(store: str) -> dict[str, Any]:
-    """Compare the tags `fa.verdict…` of all runs with the reports of their newest audits."""
+    """Compare the verdict tags of all runs with the reports of their newest audits."""
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
-        return {"ok": True, "state": "ok", "found": "none: the store cannot be used"}
+        return {"ok": True, "state": "ok", "found": "not checked: the store cannot be used"}
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
     wrong, unread, count = [], [], 0
     for audit_id, judged in judging_audits(tracker, runs).items():
@@ -252,18 +260,18 @@ def _verdict_tags(store: str) -> dict[str, Any]:
             continue
         count += len(judged)
         wrong += [line for run in judged for line in verdict_tag_differences(report, run)]
-    found = wrong[:MOST_TAGS] or [f"of {count} runs: those of their audits"]
+    found = wrong[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
     found += [f"{len(wrong) - MOST_TAGS} more"] if len(wrong) > MOST_TAGS else []
-    found += [f"{len(unread)} runs were not compared: `fa-registry verify` compares them"] if unread else []
+    found += [f"{len(unread)} runs were not compared; `fa-registry verify` compares these runs"] if unread else []
     return {"ok": not wrong, "state": "NOT OK" if wrong else "ok", "found": "; ".join(found)}
 
 
 def _page(store: str) -> str:
-    """Return the address of the newest study's runs side by side."""
+    """Return the address of the MLflow page that compares the newest study's runs."""
     try:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
-        return "none: the store cannot be used"
+        return "not checked: the store cannot be used"
     if not tracker:
         return "no study yet"
     if tracker.experiment_deleted_message():
@@ -274,21 +282,18 @@ def _page(store: str) -> str:
     if why_not := tracker.why_no_views():
         return f"no views: {why_not}"
     page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
-    return in_browser(tracker.uri, page) or "none: it has no runs, or the store does not support views"
+    return in_browser(tracker.uri, page) or "none: the study has no runs, or the store does not support views"
 
 
 def _data_set(name: str) -> dict[str, Any]:
-    """Return the row of a data set.
-
-    Missing files are not an error, because only training on the data set needs them.
-    """
+    """Return the row of one data set; missing files do not fail the check."""
     row = _check(f"data set {name}", partial(_load, name))
     files = data.overview(name)[0] if row["ok"] and datasets.CATALOG.get(name).card.files else None
     return row | {"state": "missing"} if files and files["missing"] and not files["decoded"] else row
 
 
 def _load(name: str) -> str:
-    """Load a bundled data set, which checks its digest; for others, check whether their files are here."""
+    """Describe the state of a data set; load a bundled data set to check its digest."""
     dataset = datasets.CATALOG.get(name)
     if dataset.card.files:
         return data.state(data.overview(name)[0])
@@ -299,7 +304,7 @@ def _load(name: str) -> str:
 
 
 def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
-    """Return the row of a check; `look` returns its text or the fields of the row."""
+    """Call `look` and return a row with the result or with the error."""
     try:
         found = look()
         return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}

@@ -1,4 +1,4 @@
-"""The plan of a study: its runs, the runs that exist already, and the time of the other runs."""
+"""The plan of a study: its runs, the complete runs, and the estimated time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ class SettingPlan:
     """The plan of one setting.
 
     Attributes:
-        labels: the study's names of the setting.
-        methods: names of the methods; `+pen` is added for runs with the residual penalty.
-        runs: number of runs and controls.
-        complete: number of runs and controls that need no training.
-        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if there is a reason in
-            `no_time` (the setting was not timed) or in `problem` (the setting cannot be run).
+        setting: Name of the setting.
+        labels: Names that the study gives to the setting.
+        methods: Names of the methods. The suffix `+pen` marks runs with the residual penalty.
+        runs: Number of runs, including controls.
+        controls: Mapping from the kind of a control to the number of its runs.
+        complete: Number of runs that need no training, including controls.
+        seconds: Estimated time of all runs in one process, or None if the time is unknown.
+        seconds_left: Estimated time of the incomplete runs in one process, or None if the time is unknown.
+        problem: Reason why the setting cannot be trained, or an empty string.
+        no_time: Reason why the setting was not timed, or an empty string.
     """
 
     setting: str
@@ -60,12 +64,17 @@ class Plan:
     """The plan of a study.
 
     Attributes:
-        `twin`: description of the study variant that the overrides define.
-        complete: number of runs and controls that need no training.
-        probed: whether training steps were timed.
-        seconds, seconds_left: time of all runs and of the incomplete runs in one process; None if a setting has no time.
-        seconds_by_jobs, seconds_left_by_jobs: the same with `jobs` processes on the cores of this machine.
-        waiting: share of the probe's time in which the probe waited for a processor.
+        `twin`: Description of the study variant that the overrides define.
+        runs: Number of runs, including controls.
+        control_runs: Number of controls.
+        complete: Number of runs that need no training, including controls.
+        jobs: Number of parallel processes.
+        probed: Whether training steps were timed.
+        seconds: Estimated time of all runs in one process, or None if the time of a setting is unknown.
+        seconds_left: Estimated time of the incomplete runs in one process, or None if the time of a setting is unknown.
+        seconds_by_jobs, seconds_left_by_jobs: The same times for `jobs` parallel processes on this machine.
+        waiting: Share of the timing during which processes waited for a processor.
+        remarks: Explanations for the user.
     """
 
     study: str
@@ -88,7 +97,7 @@ class Plan:
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a setting cannot be run, else 0."""
+        """Exit code of the command: 1 if a setting cannot be trained, otherwise 0."""
         return 1 if any(setting.problem for setting in self.settings) else 0
 
 
@@ -105,7 +114,16 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of a call of `run_study`, without writing anything."""
+    """Return the plan of a study without training or writing anything.
+
+    Args:
+        edition: Edition of the rules in `stop_on`.
+        stop_on: Rules that end a run when they fire.
+        force: Whether to plan the training of complete runs too.
+        keep_trained: Whether a run that other code trained counts as complete.
+        probing: Whether to time training steps.
+        keep_states: Number of training states to store per run; 0: the study's value.
+    """
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     processes = resources.at_once or default_processes(study.specs)
@@ -146,16 +164,21 @@ def plan_study(
 
 
 def _why_unprobed(probing: bool, executor: str) -> str:
-    """Return the reason why no training step is timed; empty if steps are timed."""
+    """Return the reason why training steps are not timed, or an empty string."""
     if not probing:
-        return "nothing was timed (--no-timing)"
+        return "no training step was timed (--no-timing)"
     if executor not in HERE:
-        return f"executor {executor} may place the runs on other machines, and only this one could be timed"
+        return f"executor {executor} may train on other machines, but only this machine could be timed"
     return ""
 
 
 def shared(seconds: Iterable[float], lanes: int) -> float:
-    """Return the total time of runs that start in order, each as soon as one of `lanes` processes is free."""
+    """Return the total time in seconds if `lanes` processes execute the runs in order.
+
+    Args:
+        seconds: Duration of each run.
+        lanes: Number of processes. Each run starts as soon as a process is free.
+    """
     ends = [0.0] * lanes
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -163,11 +186,11 @@ def shared(seconds: Iterable[float], lanes: int) -> float:
 
 
 def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: bool) -> tuple[set[str], list[str]]:
-    """Return the identities of the runs that need no training, and remarks; do not create a missing store."""
+    """Return the identities of the complete runs, and remarks for the user."""
     uri = resolve_uri(store)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
-        return set(), [f"There is no store {uri} yet: nothing is complete."]
+        return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     there, other = set(), {}
@@ -177,7 +200,7 @@ def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: boo
             other |= dict.fromkeys(changed)
         if run and (keep_trained or not changed):
             there.add(spec.identity)
-    return there, [f"Some runs were trained by other code: {line}." for line in other]
+    return there, [f"Some runs were trained by other code than the installed code: {line}." for line in other]
 
 
 def _setting(
@@ -207,37 +230,37 @@ def _setting(
 
 
 def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
-    """Return the names of the trained methods, with `+pen` for a residual penalty of any strength."""
+    """Return the names of the trained methods; `+pen` marks a residual penalty."""
     trained = [spec for spec in specs if spec.control == "none"]
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
 def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, lanes: int) -> list[str]:
-    """Return remarks that explain how the times were estimated, or why there are no times."""
+    """Return remarks that explain the estimated times, or why times are missing."""
     remarks = []
     if any(plan.seconds is not None for plan in settings):
         remarks.append(
-            "Times cover training and measuring, from steps of these settings timed just now. They do not include starting "
-            "processes, MLflow's writes and the audit."
+            "The times are estimated from steps of these settings that were timed now. The times include training and "
+            "measuring, but not the start of processes, MLflow's writes and the audit."
         )
     if lanes < processes:
-        why = "runs that share a card are counted one after another" if lanes == 1 else f"there are {lanes} cores"
-        remarks.append(f"With {processes} at a time: {why}.")
+        why = "runs on one GPU are counted one after another" if lanes == 1 else f"this machine has {lanes} cores"
+        remarks.append(f"With {processes} runs in parallel: {why}.")
     if probed.waiting > BUSY:
         busy = 1 / (1 - probed.waiting)
         remarks.append(
-            f"This machine is busy: {probed.waiting:.0%} of the probe's time was spent waiting for a processor. Times are "
-            f"processor seconds, as if nothing else ran; on a machine as busy as now they are {busy:.1f} times as long."
+            f"This machine is busy: timed steps waited for a processor during {probed.waiting:.0%} of the time. The estimated "
+            f"times are for an idle machine; on a machine as busy as now, training takes {busy:.1f} times as long."
         )
     reasons: dict[str, list[str]] = {}
     for plan in settings:
         if plan.no_time:
             reasons.setdefault(plan.no_time, []).append(plan.setting)
     remarks += [
-        f"No time is given for {'the study' if len(named) == len(settings) else ', '.join(named)}: {why}."
+        f"No time was estimated for {'the study' if len(named) == len(settings) else ', '.join(named)}: {why}."
         for why, named in reasons.items()
     ]
     problems = [plan.setting for plan in settings if plan.problem]
     if problems:
-        remarks.append(f"Cannot be run as they are: {', '.join(problems)}.")
+        remarks.append(f"These settings cannot be trained: {', '.join(problems)}.")
     return remarks

@@ -1,7 +1,7 @@
-"""Find runs with the same weights: equal final weights under two specifications are a finding on both.
+"""Search for runs with the same final weights but different specifications.
 
-The content of the weights is compared, not the file, whose metadata can be changed. Two runs of one rule, on the same
-data and from the same seed, have bitwise equal weights, and that is not a finding: see `may_share_weights`.
+Such runs are a finding, except if their specifications must give the same weights: see `may_share_weights`. The content of
+the weights is compared because the metadata of a file can be changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 INITIAL_WEIGHTS = "initial weights"
-NOT_COMPARABLE = "a weight is not finite: any two runs that diverge may end with the same values"
+NOT_COMPARABLE = "some weights are not finite, so equal weights of two such runs prove nothing"
 LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
 FEW = 100  # up to so many digests are searched one by one; reading all runs of a large store takes seconds
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
-    """Check that the checkpoint has the recorded weights; older releases recorded only the file's digest."""
+    """Check that the checkpoint contains the weights whose digest the run recorded.
+
+    Older releases recorded only the digest of the file.
+    """
     path = tracker.artifact(record.run_id, schema.FINAL)
     if path is None:  # recomputing needs it, and reports it
         return Check(FINAL_WEIGHTS, "not possible", f"{schema.FINAL} is not in the store")
@@ -39,20 +42,23 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         return Check(FINAL_WEIGHTS, "differs", str(error))
     sealed = record.provenance.get("final_weights", held)
     if held != sealed:
-        detail = f"{schema.FINAL} has content {held or 'none'}, recorded is {sealed or 'none'}"
+        detail = f"{schema.FINAL} has content {held or 'none'}, expected the recorded content {sealed or 'none'}"
         return Check(FINAL_WEIGHTS, "differs", detail)
     if not held:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
     return Check(
-        FINAL_WEIGHTS, "agrees", "the checkpoint has the recorded weights; no other specification gave the same"
+        FINAL_WEIGHTS,
+        "agrees",
+        "the checkpoint has the recorded weights, and no other specification has the same weights",
     )
 
 
 def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
-    """Yield a failed check if the initial weights in the file are not those that provenance.json recorded.
+    """Yield a failed check if the file does not contain the recorded initial weights.
 
-    The file's digest is not enough: the owner can record the digest of another run's file, or add a file that the run
-    never recorded. `training.replay_from_seed` checks whether the seed gives the recorded weights.
+    The digest of the weights is recorded in provenance.json. The digest of the file is not enough: The owner of the store can
+    record the digest of another run's file, or add a file that the run never recorded. `training.replay_from_seed` checks
+    whether the seed gives the recorded weights.
     """
     recorded = record.provenance.get("initial_weights", "")
     path = tracker.artifact(record.run_id, schema.INITIAL) if recorded else None
@@ -64,15 +70,16 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
         yield Check(INITIAL_WEIGHTS, "differs", str(error))
         return
     if held != recorded:
-        detail = f"{schema.INITIAL}: expected the content {recorded}, which {schema.PROVENANCE} records, found {held or 'none'}"
+        detail = f"{schema.INITIAL}: expected the content {recorded} according to {schema.PROVENANCE}, found {held or 'none'}"
         yield Check(INITIAL_WEIGHTS, "differs", detail)
 
 
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the records in their order, with a mismatch on each whose final weights are another run's.
+    """Return the records, with a mismatch on each record that duplicates another run.
 
-    They are compared with each other, and with the rest of the store by the digest that runs have in a tag and in a
-    recorded file.
+    A record is a duplicate if its final weights equal those of another record or of another run in the store. Other runs in the
+    store are found by the digest in their tags, and confirmed by the digest in their recorded files. The order of the records
+    does not change.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
     by_digest: dict[str, list[RunRecord]] = {}
@@ -89,7 +96,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, near: Mapping[str, str], by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Return the record with a finding that names the runs with almost the same weights.
+    """Add a finding that names runs with almost the same weights.
 
     A record that already has a finding is not changed.
     """
@@ -105,20 +112,19 @@ def _is_found(check: Check) -> bool:
 
 
 def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
-    """Return whether training these two gives the same weights by construction, which is not a finding.
+    """Return whether two specifications must give the same final weights.
 
-    It does if the two specifications are equal in everything that has an effect on the weights. No effect on the
-    weights have:
-    - everything but the draw of the initial weights if nothing was trained (no epoch, or a learning rate of 0);
-    - the method of a network in which no block learns and whose embedding is trained by backpropagation (frozen,
-    ladder_0 by bp);
-    - the control ladder_L, which trains all blocks;
-    - the blocks that the shallow control leaves out;
-    - credit_norm, and the options that set where a credit is applied, if errors are backpropagated end to end;
-    - the schedule of a single epoch;
-    - a penalty or a weight decay that is lost in float32.
-    Adopted weights were trained elsewhere, and their owner states the seed and the setting: one file may appear under
-    several of them (each counts once, protocol.paired_runs), of one method.
+    Equal weights are then not a finding. Two specifications give the same weights if they differ only in fields that have no
+    effect. These fields have no effect:
+    - if nothing was trained (no epoch, or a learning rate of 0): all fields except those that determine the initial weights;
+    - if no block is trained and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
+    - the control `ladder_L`, because it trains all L blocks;
+    - the number of blocks in a shallow control, because this control has no blocks;
+    - if errors are backpropagated end to end: credit_norm, and options that choose where a credit is applied;
+    - if there is only one epoch: the schedule;
+    - a penalty or a weight decay that is so small that float32 rounding removes its effect.
+    For adopted weights, the owner states the seed and the setting. One file may appear under several seeds and settings, but
+    only under one method. Among the seeds of one group, `protocol.paired_runs` counts such a file only once.
     """
     if one.weights and other.weights:
         return _rule(one) == _rule(other)
@@ -126,9 +132,9 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
 
 
 def effective(spec: RunSpec) -> RunSpec:
-    """Return the specification with every field blanked that has no effect on its final weights.
+    """Return the specification without the fields that have no effect on its weights.
 
-    See `may_share_weights`.
+    Each such field gets a fixed value; see `may_share_weights`.
     """
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
@@ -154,7 +160,7 @@ def effective(spec: RunSpec) -> RunSpec:
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """Return the architecture's options that can affect the weights.
 
-    Options that set where a credit is applied are left out if no credit changed the weights.
+    If no credit changed the weights, the options that choose where a credit is applied are omitted.
     """
     untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
     if not (untrained or _end_to_end(spec)):
@@ -170,12 +176,10 @@ def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
 
 
 def _drawn(control: str) -> str:
-    """Return the control if it changes the initial network: only the shallow one does."""
     return "shallow" if control == "shallow" else "none"
 
 
 def _rule(spec: RunSpec) -> tuple[object, ...]:
-    """Return the stated method of an adopted file, regardless of its seed and setting."""
     norm = "" if _end_to_end(spec) else spec.recipe.credit_norm
     return spec.method, jsonio.digest_of(spec.method_options), norm, spec.penalty, spec.control
 
@@ -188,10 +192,7 @@ def _end_to_end(spec: RunSpec) -> bool:
 
 
 def _content(tracker: Tracker, record: RunRecord) -> str:
-    """Return the digest of the checkpoint's content; empty if it cannot be read.
-
-    Another check reports an unreadable checkpoint.
-    """
+    """Return the digest of the checkpoint's content, or "" if it is unreadable."""
     try:
         path = tracker.artifact(record.run_id, schema.FINAL)
         return content_digest(load_tensors(path)) if path else ""
@@ -200,9 +201,9 @@ def _content(tracker: Tracker, record: RunRecord) -> str:
 
 
 def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
-    """Return runs of the rest of the store with the same weights.
+    """Return other runs of the store with the same weights, by digest.
 
-    A tag finds them; their recorded files decide.
+    The runs are found by a tag and confirmed by their recorded files.
     """
     known = {record.run_id for records in by_digest.values() for record in records}
     elsewhere: dict[str, list[RunRecord]] = {}
@@ -219,7 +220,10 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
 
 
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
-    """Return a record of the run, with only its specification known, if it recorded these weights."""
+    """Return a record of the run if its files recorded these weights, otherwise None.
+
+    Only the id and the specification of the record belong to this run.
+    """
     try:
         spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
         if spec is None or provenance is None or read_provenance(provenance).get("final_weights") != digest:
@@ -241,13 +245,13 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
     finding = Check(
         FINAL_WEIGHTS,
         "differs",
-        f"the same weights, bit by bit, as {text}: two different specifications cannot give equal weights",
+        f"the weights are bitwise equal to those of {text}, but two different specifications cannot give equal weights",
     )
     return _with_check(record, finding)
 
 
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
-    """Return the record with this finding on its final weights, in place of the passed check."""
+    """Replace the passed check of the record's final weights by this finding."""
     integrity = record.integrity
     kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
     return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))

@@ -1,4 +1,4 @@
-"""The choice of the editions by which runs are judged."""
+"""Selection of the editions by which runs are judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_EDITION = "2026-12"
 
 
 def study_edition(study: str) -> str:
-    """Return the edition that the named study chooses; empty if there is no such study."""
+    """Return the name of the study's edition, or "" if the study does not exist."""
     try:
         return load_study(study).edition if study else ""
     except UnknownName:
@@ -24,7 +24,13 @@ def study_edition(study: str) -> str:
 
 
 def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float] | None = None) -> Edition | None:
-    """Return the edition, or None; add errors in the edition or the thresholds to `problems`."""
+    """Load an edition with changed thresholds; on an error, return None.
+
+    Args:
+        name: Name of the edition or path of its file.
+        problems: List to which errors in the edition or the thresholds are appended.
+        thresholds: Mapping from a rule to its new threshold.
+    """
     where = f"edition {name}: "
     try:
         edition = load_edition(name)
@@ -40,11 +46,12 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     own: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions to judge by, the leading edition first; add errors to `problems`.
+    """Return the editions to judge by, the leading edition first.
 
     Args:
-        own: the study's edition. It is the leading edition if `editions` contains it or if no edition is given.
-        thresholds: replacements for thresholds of the leading edition.
+        own: The study's edition. It is the leading edition if `editions` contains it, or if no edition is given.
+        editions: Several editions to judge by, instead of `edition`.
+        thresholds: Mapping from a rule to its new threshold in the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
@@ -63,12 +70,18 @@ def _leading_first(own: str, names: Sequence[str]) -> list[str]:
 
 
 def leading_edition(chosen: RunSelector, terms: JudgingOptions) -> str:
-    """Return the leading edition as typed; empty if only the study's edition judges."""
+    """Return the name of the leading edition as typed.
+
+    The name is empty if the user gave no edition. Then the study's edition is the leading edition.
+    """
     return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
 
 
 def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
-    """Return the editions to judge by; add errors in the editions or in the study to `problems`."""
+    """Return the editions to judge by, the leading edition first.
+
+    Append errors in the options, the editions or the study to `problems`.
+    """
     own = ""
     try:
         own = chosen.as_asked.edition if chosen.study else ""
@@ -81,14 +94,19 @@ def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str
         problems.append(f"strict: expected True or False, found {terms.strict!r}")
     elif terms.strict and (edition or terms.editions):
         named = ", ".join(filter(None, (edition, *terms.editions)))
-        problems.append(f"strict: expected no edition with it, found {named}; it judges by {STRICT}")
+        problems.append(
+            f"strict: expected no edition together with --strict, found {named}; --strict judges by edition {STRICT}"
+        )
     elif terms.strict:
         edition = STRICT
     return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)
 
 
 def signature(edition: EditionReference) -> str:
-    """Return an edition's name, digest, origin and changes of thresholds, e.g. `2026-05 23d1b7cd`."""
+    """Return the name, digest and origin of an edition, e.g. `2026-05 23d1b7cd`.
+
+    The word `modified` is added if thresholds were changed.
+    """
     modified = " modified" if edition.overrides else ""
     text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

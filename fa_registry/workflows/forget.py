@@ -1,4 +1,4 @@
-"""The forget command: move failed or mistaken runs to MLflow's bin if nothing depends on them."""
+"""The forget command: move runs to MLflow's bin if nothing depends on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fa_registry.workflows.stores import open_tracker
 
 @dataclass(frozen=True)
 class ForgettableRun:
-    """A run that may be forgotten, as described by its tags and parameters.
+    """Description of a run that can be moved to MLflow's bin.
 
     Attributes:
-        size: size of the run's files in bytes; None if the files cannot be read.
-        restore: the command that restores the run.
+        size: Size of the run's files in bytes, or None if the files cannot be read.
+        restore: Command that restores the run from the bin.
     """
 
     run_id: str
@@ -39,11 +39,14 @@ class ForgettableRun:
 
 
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Return a description of each of these runs; change nothing.
+    """Return a description of each run, without moving any run.
+
+    Args:
+        run_ids: Run ids, or the first characters of run ids.
 
     Raises:
-        InvalidFields: lists every run that must be kept, with the reason.
-        UsageError: no id is given, or an id is unknown or ambiguous.
+        InvalidFields: Some runs must be kept; the error lists all of them with the reasons.
+        UsageError: No id was given, or an id is unknown or ambiguous.
     """
     if not run_ids:
         raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
@@ -58,7 +61,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Move all of these runs to MLflow's bin and return their descriptions; see `forgettable`."""
+    """Move the runs to MLflow's bin and return their descriptions; see `forgettable`."""
     found = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
     for run in found:
@@ -69,24 +72,24 @@ def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
 def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:
     kind = run.tags.get(schema.TAG_KIND, "")
     if run.deleted:
-        yield "expected a run of the store, found one that is already in MLflow's bin"
+        yield "expected an active run, found a run that is already in MLflow's bin"
     elif kind == "audit":
-        yield "expected a training run, found an audit: verdicts, bundles and promoted models refer to it"
+        yield "expected a training run, found an audit, to which verdicts, bundles and promoted models refer"
     elif not kind:
         yield (
-            "expected a run of fa_registry, found one without the tag fa.kind; "
-            f"`mlflow runs delete --run-id {run.run_id}` moves it to the bin"
+            "expected a run of fa_registry, found a run without the tag fa.kind; "
+            f"`mlflow runs delete --run-id {run.run_id}` moves this run to the bin"
         )
     elif says_running(run):
         yield (
-            f"it is running on {host_of(run) or 'a machine that it does not name'}: stop it first. "
-            "If its process is gone, `fa-registry doctor --repair` closes it"
+            f"the run is still running on {host_of(run) or 'an unknown machine'}: stop the run first. "
+            "If its process no longer exists, `fa-registry doctor --repair` closes the run"
         )
     elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):
-        yield f"{len(trained)} runs were trained for this run of a study; forget those first"
+        yield f"{len(trained)} training runs belong to this study run; forget the training runs first"
     else:
         for version in models.versions_of(run.run_id):
-            yield f"its weights are registered as {version.reference}; delete that version on MLflow's page first"
+            yield f"the weights are registered as {version.reference}; delete this version on MLflow's page first"
 
 
 def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:

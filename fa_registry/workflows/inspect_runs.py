@@ -20,7 +20,14 @@ OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
-    """Return the record of a run that finished or stopped early; for other runs, raise RegistryError."""
+    """Return the record of a run that finished or stopped early.
+
+    Args:
+        run_id: Id of the run, or the first characters of the id.
+
+    Raises:
+        RegistryError: The run failed or still runs; the error contains the recorded failure.
+    """
     from fa_registry.tracking.reader import read_record  # imports torch, which a list of runs does not need
     from fa_registry.workflows.selection import expand_run_id, failure_text
 
@@ -39,9 +46,9 @@ class Listing:
     """A list of runs.
 
     Attributes:
-        runs: one mapping per run, newest first.
-        more: whether older runs were omitted because of the limit.
-        none: reason why the list is empty.
+        runs: One mapping per run, newest first.
+        more: Whether the limit excluded older runs.
+        none: Reason why the list is empty, or an empty string.
     """
 
     runs: list[dict[str, Any]]
@@ -50,9 +57,15 @@ class Listing:
 
 
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
-    """Return the newest `limit` runs of a store (0: all), filtered by study, method label and status.
+    """Return the newest runs of a store, filtered by study, method label and status.
 
-    The values come from the store's tables, which an audit does not trust. No file is read.
+    The values come from the tables of the store, which an audit does not trust. No file is read.
+
+    Args:
+        study: Name of the study, or an empty string for all studies.
+        method: Label of the method, or an empty string for all methods.
+        status: Status of the runs, or an empty string for every status.
+        limit: Maximum number of runs; 0: no limit.
     """
     wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
@@ -64,10 +77,10 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason for an empty list; if a name is unknown, the reason contains the known names."""
+    """Return the reason why no run matches, with the known names if one is unknown."""
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
-        return "no run yet; `fa-registry study` and `fa-registry train` create some"
+        return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
     asked = {
         "study": (schema.TAG_STUDY, study),
         "method": (schema.TAG_METHOD, method),
@@ -77,7 +90,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
         known = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in known:
             return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
-    return f"no such run in {tracker.uri}: each value occurs, but in no run together"
+    return f"no such run in {tracker.uri}: each given value occurs, but no run has all of them"
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:
@@ -103,13 +116,21 @@ COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store; return its address and the number of rows of each large table."""
+    """Run ANALYZE on a sqlite store to make queries faster.
+
+    Returns:
+        The address of the store, and the number of rows of each large table.
+
+    Raises:
+        UsageError: The store is not a sqlite database.
+        StoreError: The database cannot be analysed now.
+    """
     # MLflow does not run ANALYZE. Without its statistics, sqlite scans the metrics of all runs for one chart.
     uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)
     if path is None:
         raise UsageError(
-            f"optimize: expected a sqlite store, found {uri}; a database server keeps its statistics itself"
+            f"optimize: expected a sqlite store, found {uri}; a database server updates its statistics itself"
         )
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
@@ -117,5 +138,7 @@ def run_optimize(store: str = "") -> dict[str, Any]:
             connection.commit()
             rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in COUNTED}
     except sqlite3.OperationalError as error:
-        raise StoreError(f"store {uri}: cannot be analysed now: {error}; is a study being trained into it?") from error
+        raise StoreError(
+            f"store {uri}: cannot be analysed now: {error}; check whether a study is writing to the store"
+        ) from error
     return {"store": uri, "rows": rows}

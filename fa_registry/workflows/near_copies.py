@@ -1,8 +1,10 @@
-"""Find final weights that are closer than those of two honest runs: a copy with some numbers changed.
+"""Find runs whose final weights are almost equal: one run may be a copy with some numbers changed.
 
-Only trained tensors are compared, i.e. those that training moved away from the initial weights. Distances are medians,
-so that large changes of a few numbers have no effect. The cost grows with the number of runs: candidates come
-from a sample of each run's weights.
+Only trained tensors are compared, that is, tensors that training changed. The distance of two runs is compared with the
+smallest distance that was measured between two honest runs. Distances are medians, so a few large changes have no effect.
+
+Not every pair is compared, because the number of pairs grows with the square of the number of runs. The candidate pairs
+are runs whose random samples of weights are close.
 """
 
 from __future__ import annotations
@@ -48,10 +50,7 @@ MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
 
 @dataclass(frozen=True)
 class _Trained:
-    """The data kept of a run: digests of its trained tensors, and a sample of its weights with a scale.
-
-    The scale is the distance that the weights moved in training.
-    """
+    """A run with digests of its trained tensors, a sample of its weights, and the sample's median change."""
 
     record: RunRecord
     digests: Mapping[str, str]
@@ -61,10 +60,13 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return run id → id of another run with almost the same weights → a description of what they share.
+    """Return the pairs of runs with almost equal weights, with a description of each pair.
 
-    A pair with an adopted run, or with one whose initial weights cannot be drawn here, is compared by the other run's
-    initial weights.
+    Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
+    initial weights cannot be computed on this machine, the initial weights of the other run are used.
+
+    Returns:
+        For each run of a pair: run id → {id of the other run → text that describes which weights are equal}.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
@@ -92,14 +94,13 @@ def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
 
 
 def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
-    """Return the same SAMPLED entries of all networks of these shapes."""
+    """Return SAMPLED weights at pseudorandom positions, which depend only on `shapes`."""
     every = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
     generator = torch.Generator().manual_seed(int(shapes[:15], 16))
     return every[torch.randint(len(every), (SAMPLED,), generator=generator)].double().numpy()
 
 
 def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
-    """Return the floating-point tensors of a run's final weights; empty if they cannot be read."""
     with contextlib.suppress(RegistryError):  # recomputing the run reports what is wrong with the file
         path = tracker.artifact(run_id, schema.FINAL)
         tensors = load_tensors(path) if path else {}
@@ -116,7 +117,10 @@ def _are_finite(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def initial_weights(spec: RunSpec) -> Mapping[str, Tensor]:
-    """Return the initial weights that the specification gives; empty if they are not known here."""
+    """Return the initial weights that the specification and its seed determine.
+
+    The result is empty for an adopted run, and if the network cannot be built on this machine.
+    """
     if spec.weights:
         return {}
     options = tuple(sorted(spec.architecture_options.items()))
@@ -135,9 +139,13 @@ def _drawn(architecture: str, options: tuple, dataset: str, seed: int, shallow: 
 
 
 def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> list[str]:
-    """Return the names of the tensors that training moved.
+    """Return the names of the tensors that training changed.
 
-    All names are returned if the initial weights are not those of this network.
+    If `initial` has other tensor names or shapes than `held`, return all names of `held`.
+
+    Args:
+        held: final weights by name.
+        initial: initial weights by name.
     """
     if {name: tensor.shape for name, tensor in held.items()} != {n: tensor.shape for n, tensor in initial.items()}:
         return sorted(held)
@@ -148,14 +156,14 @@ def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> 
 
 
 def _has_moved(held: Tensor, initial: Tensor) -> bool:
-    """Return whether a tensor changed by more than weight decay, which shrinks it in every run equally."""
+    """Return whether the direction of a tensor changed, because weight decay changes only the length."""
     held, initial = held.double(), initial.double()
     shrunk = initial * (held @ initial / (initial @ initial))
     return bool((held - shrunk).norm() > MOVED * held.norm())
 
 
 def _has_steps(record: RunRecord) -> bool:
-    """Return whether the run took enough steps for methods to differ, by its recorded state."""
+    """Return whether the run took at least LEAST_STEPS training steps, according to its recorded digests."""
     step = schema.sealed_step(record.digests)
     return record.spec.epochs * (step or LEAST_STEPS) >= LEAST_STEPS
 
@@ -165,11 +173,17 @@ def _digest(tensor: Tensor) -> str:
 
 
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
-    """Return the largest median distance of a tensor that both runs trained.
+    """Return the largest distance over all tensors that both runs trained.
 
-    It is |a − b| over |a − a₀|. If a tensor moved by less than SHORT of the initial weights, the distance is enlarged
-    in proportion, because two methods with the same first step differ only in second order. It is infinity if the
-    tensors that both trained have fewer than SAMPLED entries.
+    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
+    are the initial weights.
+
+    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is enlarged in proportion, because two methods
+    with the same first step differ only in second order. The distance is infinite if the tensors that both runs trained have
+    fewer than SAMPLED entries in total.
+
+    Args:
+        one, other, initial: final weights of two runs and their initial weights, by tensor name.
     """
     names = [name for name in trained_names(one, initial) if name in trained_names(other, initial)]
     if sum(one[name].numel() for name in names) < SAMPLED:
@@ -188,10 +202,13 @@ def _apart(one: Tensor, other: Tensor, initial: Tensor) -> float:
 
 
 def may_be_near(one: RunSpec, other: RunSpec) -> bool:
-    """Return whether two honest runs may have almost the same weights, so that nearness is no finding.
+    """Return whether two honest runs of these specifications may have almost equal weights.
 
-    They may if both are adopted (models are fine-tuned from one file), if they differ only in numbers (one method,
-    seed, control, architecture and data set), or if every trained part of both gets the exact gradient on one seed.
+    Such pairs of runs are not reported. Honest runs may have almost equal weights if:
+
+    - both runs are adopted, because models may be fine-tuned from one file; or
+    - method, seed, control, architecture and data set are equal, so only numerical options differ; or
+    - the seed and the number of trained blocks are equal, and every trained part of both runs gets the exact gradient.
     """
     if one.weights and other.weights:
         return True
@@ -206,7 +223,10 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 
 
 def effective_control(spec: RunSpec) -> str:
-    """Return the control by its simplest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
+    """Return the simplest name of an equivalent control.
+
+    `ladder_L` trains all L blocks and is equivalent to `none`. `ladder_0` with method bp is equivalent to `frozen`.
+    """
     trained = depth(spec.control)
     if trained is not None and trained == spec.architecture_options.get("num_blocks"):
         return "none"
@@ -218,10 +238,7 @@ def _without_control(spec: RunSpec) -> tuple[object, ...]:
 
 
 def _exact_blocks(spec: RunSpec) -> int | None:
-    """Return how many blocks the run trained, if everything it trained got the exact gradient, else None.
-
-    The weights of such a run are those of bp.
-    """
+    """Return the number of trained blocks if all trained parts got the exact gradient, else None."""
     initial = initial_weights(spec)
     try:
         sites = methods.CATALOG.get(spec.method).card.exact_sites
@@ -236,7 +253,7 @@ def _exact_blocks(spec: RunSpec) -> int | None:
 
 
 def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
-    """Yield the pairs whose samples are near and whose every trained tensor is nearer than LIMIT."""
+    """Yield the candidate pairs whose `distance` is at most LIMIT, with a description."""
     groups: dict[str, list[_Trained]] = {}
     for run in runs:
         groups.setdefault(run.shapes, []).append(run)
@@ -255,13 +272,16 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
 
 def _near_text(changed: int, total: int, apart: float) -> str:
     return (
-        f"except for {changed:,} of {total:,} numbers: their distance is {apart:.2g} of the distance from the initial weights, "
-        f"and that of two honest runs is at least {NEAREST_HONEST:g}"
+        f"except for {changed:,} of {total:,} numbers: the distance of the two runs is {apart:.2g} of their distance from the "
+        f"initial weights, but the distance of two honest runs is at least {NEAREST_HONEST:g}"
     )
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
-    """Return pairs whose samples are near, each pair once: neighbours in the order of a sampled entry."""
+    """Return the pairs of runs with close samples.
+
+    The runs are sorted by one sampled weight, and only neighbours are compared. This is repeated for KEYS sampled weights.
+    """
     if len(runs) < 2:
         return []
     samples = np.stack([run.sample for run in runs])
@@ -281,9 +301,9 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
 
 
 def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
-    """Yield pairs of runs with a bitwise equal trained tensor although their method or seed differs.
+    """Yield pairs of runs that have a bitwise equal trained tensor although their method or seed differs.
 
-    Controls of one method and seed are left out: a method that learns locally trains the same embedding under each.
+    Controls of one method and seed are omitted: with a method that learns locally, each control trains the same embedding.
     """
     holders: dict[tuple[str, str], list[_Trained]] = {}
     for run in runs:

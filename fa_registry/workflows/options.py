@@ -1,4 +1,4 @@
-"""The options that commands share: which runs, by which rules, how recomputed, where, and which pages."""
+"""Dataclasses of options that several commands share, for example RunSelector and JudgingOptions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class RunSelector:
-    """Which runs: all of a study, all of an experiment, or single ones.
+    """Selection of runs: all runs of a study, all runs of an experiment, or single runs.
 
-    The study's file is read once, when it is first needed.
+    The file of the study is read only once, at the first access.
 
     Attributes:
-        study: the name of a built-in study, a study.toml or its folder.
-        overrides: of the study, see studies.study.load_study.
+        study: the name of a built-in study, or the path of a study.toml or of its folder.
+        experiment: name of an MLflow experiment.
+        run_ids: ids of single runs, or the first characters of ids.
+        overrides: values that replace those in the study's file, see studies.study.load_study.
     """
 
     study: str = ""
@@ -36,34 +38,39 @@ class RunSelector:
 
     @property
     def ways(self) -> list[str]:
-        """Return the options of the command line by which runs are chosen."""
+        """Command-line options that the user has set to select runs, e.g. `["--study"]`."""
         given = {"--study": self.study, "--experiment": self.experiment, "--run": self.run_ids}
         return [name for name, value in given.items() if value]
 
     @property
     def device(self) -> str:
-        """Return the device of the study, as it was typed."""
+        """Device that replaces the study's device, as the user typed it, or an empty string."""
         return str(self.overrides.get("device", ""))
 
     @cached_property
     def file(self) -> StudyFile:
-        """Return the study's file. Raises UnknownName, or InvalidFields if it is not TOML."""
+        """Content of the study's file, without the overrides.
+
+        Raises:
+            UnknownName: the study does not exist.
+            InvalidFields: the file is not valid TOML.
+        """
         from fa_registry.studies.study import read_study  # imports torch, which a report from a file does not need
 
         return read_study(self.study)
 
     @cached_property
     def as_asked(self) -> Study:
-        """Return the study with the overrides.
+        """Study with the overrides applied.
 
         Raises:
-            UnknownName: there is no such study.
-            InvalidFields: names everything that is wrong.
+            UnknownName: the study does not exist.
+            InvalidFields: lists all invalid fields.
         """
         return self.variant({})
 
     def variant(self, more: Mapping[str, Any]) -> Study:
-        """Return the same study with additional overrides."""
+        """Return the study with the selector's overrides and the additional overrides `more`."""
         from fa_registry.studies.study import expanded
 
         return expanded(self.file, {**self.overrides, **more})
@@ -71,13 +78,13 @@ class RunSelector:
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """The rules and waivers that runs are judged by.
+    """Options that decide how runs are judged: editions, thresholds and waivers.
 
     Attributes:
-        edition, editions: see editions.chosen_editions.
-        thresholds: of the leading edition.
-        waivers: a file; empty: the one that the study names, if any.
-        strict: judge as the published code does, instead of by an edition.
+        edition, editions: the leading edition and further editions, see editions.chosen_editions.
+        thresholds: rule code → threshold that replaces the one of the leading edition.
+        waivers: path of a waiver file. If empty, the file that the study names is used, if the study names one.
+        strict: whether to judge like the published code instead of by an edition.
     """
 
     edition: str = ""
@@ -89,13 +96,13 @@ class JudgingOptions:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Resources to request from a cluster's executor, as typed.
+    """Resources that an executor requests from a cluster, as the user typed them.
 
     Attributes:
         address: address of the cluster.
-        cpus: cores of one run.
-        gpus: share of one card for one run; empty: an eighth if runs train on a card.
-        memory: of one run, `4GiB`; empty: no reservation.
+        cpus: number of CPU cores for one run.
+        gpus: fraction of one GPU for one run. If empty, 1/8 is requested for runs that train on a GPU.
+        memory: memory for one run, e.g. `4GiB`. If empty, no memory is reserved.
     """
 
     address: str = ""
@@ -106,17 +113,18 @@ class Cluster:
 
 @dataclass(frozen=True)
 class RemeasureOptions:
-    """How metrics are obtained: recomputed, or trusted as they were logged.
+    """Options that decide whether and how the metrics of runs are recomputed.
 
     Attributes:
-        trust_logged: use the logged metrics, whose files are checked by their digests.
-        jobs: number of measuring processes; 0: one per core if that saves time.
-        replay: what is trained again: `auto`, `all`, `off` or a number of steps of every run.
-        device: which of several cards recomputes the runs that were trained on one, e.g. `cuda:1`.
-        executor: where runs are recomputed; empty: this machine.
+        trust_logged: whether to use the logged metrics without recomputing them. File digests are still checked.
+        jobs: number of processes that recompute runs. 0 means one process per core, if this saves time.
+        replay: which training steps are replayed: `auto`, `all`, `off`, or a number of steps of every run.
+        device: GPU that recomputes runs that were trained on a GPU, e.g. `cuda:1`.
+        executor: executor that recomputes the runs. If empty, the runs are recomputed on this machine.
+        cluster: resources to request from the executor's cluster.
         factories: trusted functions that build the models of user-supplied loops, see workflows.user_loops.
-        nonce: by which `auto` chooses the runs that it trains again to the end; empty: a new one.
-        whole: ids of the chosen runs, if they were chosen already.
+        nonce: hexadecimal digits that determine which runs `auto` replays completely. If empty, a random nonce is used.
+        whole: ids of the runs to replay completely, or None if these runs were not chosen yet.
     """
 
     trust_logged: bool = False
@@ -135,12 +143,12 @@ LOGGED = RemeasureOptions(trust_logged=True)
 
 @dataclass(frozen=True)
 class StoreLocation:
-    """Where runs and data are.
+    """Location of runs and of data sets.
 
     Attributes:
-        store: tracking URI.
-        experiment: of new runs.
-        data_root: folder of data sets that need files.
+        store: MLflow tracking URI.
+        experiment: name of the experiment for new runs.
+        data_root: folder with the files of data sets.
     """
 
     store: str = ""
@@ -154,7 +162,12 @@ class StoreLocation:
 
 @dataclass(frozen=True)
 class ReportOutput:
-    """Where pages are written. out: folder; templates: folder of the user's templates, by file name."""
+    """Folder in which pages are written, and the user's templates.
+
+    Attributes:
+        out: output folder.
+        templates: folder of the user's templates. A template replaces the built-in template with the same file name.
+    """
 
     out: str = "reports"
     templates: str = ""
@@ -165,7 +178,10 @@ class ReportOutput:
 
 
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
-    """Add to `problems` what would otherwise fail only after the work is done."""
+    """Append errors of the output folder and of the user's templates to `problems`.
+
+    The check is made before the runs are judged, because an error at the end would waste the work.
+    """
     from fa_registry.reporting.render import output_conflicts, template_problems  # jinja2, not needed for `--help`
 
     if pages.own_templates:
@@ -178,9 +194,9 @@ def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
 
 
 def _try_writing(out: Path) -> None:
-    """Raise UsageError if a trial shows that nothing can be written below `out`.
+    """Create and delete a temporary folder to test `out`; raise UsageError if `out` is not writable.
 
-    The trial leaves no files. Access rights are not enough: root has all of them, but cannot write to a read-only disk.
+    Access rights are not checked, because root has all rights but cannot write to a read-only disk.
     """
     there = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
     try:
@@ -193,22 +209,27 @@ def _try_writing(out: Path) -> None:
 
 
 def as_list(names: Any) -> tuple[Any, ...]:
-    """Return several names or numbers as a tuple, from `a,b`, a single one, or any iterable of them."""
+    """Return a tuple of names or numbers.
+
+    Args:
+        names: a comma-separated string, a single value, or an iterable of values.
+    """
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(",") if name.strip())
     return tuple(names) if isinstance(names, Iterable) else (names,)
 
 
 def overrides(epochs: Any = "", seeds: Any = (), device: str = "", data: str = "", scale: Any = "") -> dict[str, Any]:
-    """Return the values that replace those of a study."""
+    """Return the values that replace those in a study's file, by field name."""
     return {"epochs": epochs, "seeds": list(as_list(seeds)), "device": device, "data": data, "scale": scale}
 
 
 def spec_fields(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a run specification.
+    """Return the fields of a run specification, with options grouped by method and architecture.
 
     Args:
-        settings: more fields by name, and options, `architecture.d_hidden`, `method.…`.
+        fields: fields of the specification by name.
+        settings: additional fields, or options such as `architecture.d_hidden` or `method.NAME`, by name.
     """
     raw: dict[str, Any] = {**fields, "method_options": {}, "architecture_options": {}}
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""The commands list and info: plug-ins of every kind, analyses, editions, studies and templates."""
+"""The commands `list` and `info`: plug-ins of every kind, editions, studies and templates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,18 @@ CATALOGS = {
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
 IMPORT_SECONDS = 60.0  # limit for the import of a package
-PART = "taken in by pages."  # description of a template that pages include
+PART = "a part that pages include."  # description of a template that pages include
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import each third-party plug-in in a separate process; if that fails or hangs, disable the plug-in."""
+    """Import each third-party plug-in in a separate process, and disable a plug-in whose import fails.
+
+    An import that takes longer than IMPORT_SECONDS also counts as failed.
+
+    Args:
+        families: plug-in kinds to check, keys of PLUGGED.
+    """
     places = [(family, name) for family in families for name in PLUGGED[family].names()]
     foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
 
@@ -43,14 +49,23 @@ def check_plugin_imports(*families: str) -> None:
 
 
 def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-    """Import a plug-in; ignore a RegistryError, because the main process gets the same error."""
+    """Import a plug-in, and ignore a RegistryError because the main process raises the same error later."""
     family, name = place
     with contextlib.suppress(RegistryError):
         PLUGGED[family].get(name)
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, one-line description and file of every plug-in of a kind."""
+    """Return name, one-line description and file of all plug-ins of a kind.
+
+    The editions, studies and templates are listed in the same way.
+
+    Args:
+        family: one of FAMILIES.
+
+    Raises:
+        UnknownName: `family` is not one of FAMILIES.
+    """
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
     if family in PLUGGED:
@@ -88,10 +103,14 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
 
 
 def card_of(name: str, family: str = "") -> dict[str, Any]:
-    """Return the card of a plug-in as plain data, with `family` and `file`.
+    """Return the card of a plug-in as a dictionary, with the additional keys `family` and `file`.
 
     Args:
-        family: a key of CATALOGS; by default the first kind that contains the name.
+        name: name of the plug-in.
+        family: plug-in kind, a key of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
+
+    Raises:
+        UnknownName: the kind or the plug-in does not exist.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

@@ -1,8 +1,10 @@
-"""Estimate how long runs take here: time a part of an epoch and all measurements of every kind of run.
+"""Estimate the training time of runs on this machine by a short test before training.
 
-Nothing is written. As many processes are timed at once as will train at once, so that the times include their effect on
-each other. On the CPU the times are processor seconds: other work on this machine does not change them, and
-`Probe.waiting` is the share of time spent waiting for a processor.
+For every kind of run, a part of an epoch and all measurements are timed. Nothing is written to the store. As many
+processes run at the same time as in training, because processes slow each other down.
+
+On a CPU, times are processor seconds, which do not depend on other programs. `Probe.waiting` is the fraction of time in
+which the processes waited for a processor.
 """
 
 from __future__ import annotations
@@ -45,17 +47,18 @@ Clock = Callable[[], tuple[float, float]]
 
 
 def clock() -> tuple[float, float]:
-    """Return the seconds of the wall clock, and the processor seconds of this process."""
+    """Return (wall-clock seconds, processor seconds of this process)."""
     return time.perf_counter(), time.process_time()
 
 
 @dataclass(frozen=True)
 class RunTime:
-    """Times of the parts of a run, in seconds.
+    """Durations of the parts of a run, in seconds.
 
     Attributes:
-        training, measuring: of one epoch.
-        final: of the measurements that are made only at the end.
+        training: duration of training for one epoch.
+        measuring: duration of the measurements after one epoch.
+        final: duration of the measurements that are made only at the end of a run.
     """
 
     training: float
@@ -63,20 +66,25 @@ class RunTime:
     final: float
 
     def of(self, epochs: int) -> float:
-        """Return the seconds of a run of so many epochs; it is also measured before the first one."""
+        """Return the seconds that a run of `epochs` epochs takes.
+
+        The result includes the measurement before the first epoch.
+        """
         return epochs * (self.training + self.measuring) + self.measuring + self.final
 
 
 @dataclass
 class Probe:
-    """The timings.
+    """Result of timing several kinds of runs.
+
+    A kind is identified by the identity of the specification that `kind` returns.
 
     Attributes:
-        times: time of every kind of run, by its identity.
-        failures: kind → why it cannot be run.
-        reasons: kind → why it was not timed.
-        wall: wall-clock seconds of all timings.
-        cpu: processor seconds of the same; equal to `wall` on a GPU.
+        times: identity of a kind → durations.
+        failures: identity of a kind → reason why such runs cannot be trained.
+        reasons: identity of a kind → reason why the kind was not timed.
+        wall: wall-clock seconds of all timings together.
+        cpu: processor seconds of all timings together. On a GPU, `cpu` is equal to `wall`.
     """
 
     times: dict[str, RunTime] = field(default_factory=dict)
@@ -87,16 +95,16 @@ class Probe:
 
     @property
     def waiting(self) -> float:
-        """Return the share of the probe's time in which its processes waited for a processor."""
+        """Fraction of the time in which the timing processes waited for a processor."""
         return max(0.0, 1 - self.cpu / self.wall) if self.wall else 0.0
 
     def seconds(self, specs: Iterable[RunSpec]) -> list[float] | None:
-        """Return the seconds of each run; None if one of them was not timed."""
+        """Return the estimated duration of each run in seconds, or None if the kind of any run was not timed."""
         found = [(spec.epochs, self.times.get(kind(spec).identity)) for spec in specs]
         return None if any(known is None for _, known in found) else [known.of(epochs) for epochs, known in found]
 
     def add(self, other: Probe) -> None:
-        """Add the timings of another process."""
+        """Add the timings of another process to this object."""
         self.times |= other.times
         self.failures |= other.failures
         self.reasons |= other.reasons
@@ -104,16 +112,23 @@ class Probe:
 
 
 def kind(spec: RunSpec) -> RunSpec:
-    """Return the run that represents all runs with the same steps.
+    """Return the specification that represents all runs with equally expensive training steps.
 
-    Such runs differ in seed, number of epochs and penalty strength.
+    Runs of one kind differ only in the seed, the number of epochs, and the strength of the penalty.
     """
     return dataclasses.replace(spec, seed=0, epochs=2, penalty=0.01 if spec.penalty else 0.0)
 
 
 @dataclass(frozen=True)
 class ProbeJob:
-    """The work of one process. root: folder of data sets; device: one of several cards; budget: seconds."""
+    """Kinds of runs that one process times.
+
+    Attributes:
+        kinds: one specification per kind of run.
+        root: folder with the files of data sets.
+        device: GPU to use if the machine has several, e.g. `cuda:1`.
+        budget: maximum time in seconds.
+    """
 
     kinds: tuple[RunSpec, ...]
     root: Path | None = None
@@ -128,20 +143,25 @@ def probe(
     device: str = "",
     budget: float = BUDGET_SECONDS,
 ) -> Probe:
-    """Time every kind of run in `specs`, with as many processes as will train at once.
+    """Measure the time of every kind of run in `specs`.
 
-    There is at most one process per core.
+    Args:
+        specs: the runs to estimate.
+        at_once: number of runs that will train at the same time. The number of timing processes is at most the number of
+            cores.
+        root: folder with the files of data sets.
+        device: GPU to use if the machine has several, e.g. `cuda:1`.
+        budget: maximum time of each process in seconds.
     """
     kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
     jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
     probed, firsts = Probe(), [sum(len(job.kinds) for job in jobs[:place]) for place in range(count)]
     names = [_name(one) for job in jobs for one in job.kinds]
-    title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most, longer on a busy machine"
+    title = f"timing {len(kinds)} kinds of runs, {count} at a time; expected time at most {budget:g} s, or more on a busy machine"
     with Progress(title, names, str) as progress:
 
         def receive(event: JobEvent) -> None:
-            """Add what a worker reports."""
             if event.kind == "progress":
                 number, text = event.value
                 progress.show(JobEvent(firsts[event.index] + number, "done", text))
@@ -164,7 +184,12 @@ def _name(spec: RunSpec) -> str:
 def probing_steps(
     job: ProbeJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, Probe]:
-    """Time the job's kinds of runs. `report` receives the index of each and its result as text."""
+    """Time the kinds of runs of a job; yield after each kind.
+
+    Args:
+        stop: not used.
+        report: receives (index of the kind, result as text) for each kind.
+    """
     with on_device(job.device):
         probed, data = Probe(), _Data(job.root)
         stopwatch = Stopwatch(device_of(job.kinds[0].device_class))
@@ -176,8 +201,8 @@ def probing_steps(
 
 
 def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
-    """Time one kind of run within the remaining seconds; return the result as text."""
-    used_up = "the time budget was already used up"
+    """Time one kind of run within `left` seconds, add the times to `probed`, and return them as text."""
+    used_up = "the time limit was reached before this kind of run was timed"
     if left <= 0:
         probed.reasons[spec.identity] = used_up
         return f"not timed: {used_up}"
@@ -185,7 +210,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         card, splits = data.of(spec)
     except RegistryError as error:
         why = str(error).splitlines()[0]
-        probed.reasons[spec.identity] = f"its data cannot be read here: {why}"
+        probed.reasons[spec.identity] = f"the data set cannot be read on this machine: {why}"
         return f"not timed: {why}"
     try:
         task = build_task_from_splits(spec, device_of(spec.device_class), card, splits)
@@ -197,22 +222,21 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         return f"cannot be run: {error}"
     probed.wall, probed.cpu = probed.wall + stopwatch.wall, probed.cpu + stopwatch.cpu
     if found is None:
-        probed.reasons[spec.identity] = "its steps take too long for the time budget"
+        probed.reasons[spec.identity] = "a training step takes too long for the time limit"
         return f"not timed: {probed.reasons[spec.identity]}"
     probed.times[spec.identity] = found
     step = 1000 * found.training / batches(task)
-    return f"{step:.3g} ms a step, {found.measuring:.2g} s a measurement, {found.final:.2g} s at the end"
+    return f"{step:.3g} ms per step, {found.measuring:.2g} s per measurement, {found.final:.2g} s at the end of a run"
 
 
 class _Data:
-    """The splits of the current data set, read as training reads them; decoded images are not kept."""
+    """Cache of the splits of one data set, without decoded images."""
 
     def __init__(self, root: Path | None):
         self._root = root
         self._known: tuple[str, DatasetCard, Splits] | None = None
 
     def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits]:
-        """Return the card, and the splits on the run's device."""
         if self._known is None or self._known[0] != spec.dataset:
             self._known = None  # frees the memory before the next data set is loaded
             dataset = uncached(datasets.get(spec.dataset))
@@ -222,21 +246,24 @@ class _Data:
 
 
 def uncached(dataset: Dataset) -> Dataset:
-    """Return the data set as one that keeps no decoded images."""
+    """Return a copy of the data set that does not cache decoded images."""
     if isinstance(dataset, RandomTargets):
         return dataclasses.replace(dataset, source=uncached(dataset.source))
     return dataclasses.replace(dataset, is_cached=False) if isinstance(dataset, ImageFiles) else dataset
 
 
 class Stopwatch:
-    """Times work: in processor seconds on a CPU, by the wall clock on a GPU."""
+    """Stopwatch that measures processor seconds on a CPU, and wall-clock seconds on a GPU."""
 
     def __init__(self, device: torch.device, clock: Clock = clock):
         self._device, self._clock = device, clock
         self.wall = self.cpu = 0.0
 
     def now(self) -> tuple[float, float]:
-        """Return both clocks after all work on a card has finished."""
+        """Return the wall-clock and processor seconds, after the GPU has finished its work.
+
+        On a GPU, both numbers are wall-clock seconds.
+        """
         if self._device.type == "cpu":
             return self._clock()
         torch.cuda.synchronize(self._device)
@@ -244,11 +271,11 @@ class Stopwatch:
         return wall, wall
 
     def since(self, began: tuple[float, float]) -> float:
-        """Return the seconds of work since then."""
+        """Return the seconds since `began`, a result of `now`."""
         return self.now()[1] - began[1]
 
     def time(self, work: Callable[[], object]) -> float:
-        """Return the seconds of this work, and add them to the total."""
+        """Call `work`, return its duration in seconds, and add the duration to `wall` and `cpu`."""
         wall, cpu = self.now()
         work()
         wall_after, cpu_after = self.now()
@@ -258,12 +285,12 @@ class Stopwatch:
 
 
 def batches(task: Task) -> int:
-    """Return the number of steps of an epoch."""
+    """Return the number of training steps in one epoch."""
     return math.ceil(len(task.splits.train_labels) / task.spec.recipe.batch_size)
 
 
 def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
-    """Time a part of an epoch and the measurements of a task; None if `left` seconds are not enough."""
+    """Return the durations of training and measuring, or None if timing takes longer than `left` seconds."""
     trainer = Trainer(task)
     first = stopwatch.time(
         lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
@@ -282,7 +309,10 @@ def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
 
 
 def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
-    """Return the seconds of an epoch's training: the mean of the timed steps counts for untimed ones."""
+    """Return the duration of training for one epoch in seconds.
+
+    Only some steps are timed. The other steps are assumed to take the mean time of a timed step.
+    """
     count = batches(trainer.task)
     taken, seconds = 0, 0.0
 

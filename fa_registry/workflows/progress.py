@@ -1,7 +1,8 @@
-"""Progress of many jobs: a log line for every run that ends, and bars on a terminal.
+"""Progress of many jobs: progress bars on a terminal, and one log line for every run that ends.
 
-Without a terminal (a log file, a pipe), a training run logs a line at its first epoch and then at intervals. A long
-epoch can then be distinguished from a hanging process. The command line prints the log on standard error.
+Without a terminal, for example in a log file or pipe, each run also logs a line at its first epoch and then at regular
+intervals. With these lines, a user can distinguish a long epoch from a process that hangs. The command line writes the
+log to standard error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SECONDS_APART = 60.0  # if the last line is older, a line is logged at the next 
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration as `45 s`, `12 min` or `3.4 h`; None as N/A."""
+    """Return a duration as text, e.g. `45 s`, `12 min` or `3.4 h`, or `N/A` for None."""
     if seconds is None:
         return "N/A"
     if seconds < 90:
@@ -38,9 +39,10 @@ def duration(seconds: float | None) -> str:
 
 
 class TimeLeft:
-    """Estimator of the remaining time of many jobs, from the epochs trained since the start.
+    """Estimator of the remaining time of many jobs.
 
-    A job that has not begun is assumed to have the mean length of the other jobs.
+    The estimate uses the number of epochs trained since the start. A job that has not begun is assumed to have the mean
+    number of epochs of the other jobs.
     """
 
     def __init__(self, jobs: int):
@@ -49,16 +51,20 @@ class TimeLeft:
         self._ended: set[int] = set()
 
     def report(self, index: int, epoch: int, epochs: int) -> None:
-        """Record that a job has trained `epoch` of `epochs` epochs."""
+        """Record that job `index` has trained `epoch` of `epochs` epochs."""
         first = self._epochs.get(index, (epoch,))[0]  # a resumed job trained these epochs earlier
         self._epochs[index] = (first, epoch, epochs)
 
     def end(self, index: int) -> None:
-        """Record that a job has ended, for any reason."""
+        """Record that job `index` has ended, successfully or not."""
         self._ended.add(index)
 
     def seconds(self, elapsed: float) -> float | None:
-        """Return the remaining seconds, given the elapsed seconds; None before the first epoch is done."""
+        """Return the estimated remaining seconds, or None before the first epoch has ended.
+
+        Args:
+            elapsed: seconds since the start of the jobs.
+        """
         known = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
         mean = sum(known.values()) / len(known) if known else 1
         total = sum(known.get(index, mean) for index in range(self._jobs))
@@ -74,7 +80,13 @@ def joined(*parts: str) -> str:
 
 
 class Progress:
-    """Context manager that shows the events of an executor; `text` describes the result of a job."""
+    """Context manager that shows the progress of an executor's jobs.
+
+    Args:
+        title: text that is logged at the start.
+        names: one name per job.
+        text: function that converts the result of a job to text.
+    """
 
     def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):
         self._title = title
@@ -108,7 +120,7 @@ class Progress:
         self._bars.stop()
 
     def show(self, event: JobEvent) -> None:
-        """Advance the job's bar; if the job has ended, log its result."""
+        """Update the progress bar of a job, and log the result if the job has ended."""
         if event.kind == "progress":
             self._advance(event)
             return
@@ -141,7 +153,7 @@ class Progress:
         self._bars.update(self._lines[event.index], completed=epoch, note=joined(note, *fired))
 
     def _report_fires(self, index: int, fired: Mapping[str, int]) -> None:
-        """Log the rules that fired for the first time; a bar shows only their names."""
+        """Log each rule that has fired for the first time, with the epoch."""
         known = self._fired.setdefault(index, set())
         news = {code: epoch for code, epoch in fired.items() if code not in known}
         known.update(news)
@@ -149,7 +161,7 @@ class Progress:
             self._report(index, fired_text(news))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
-        """Return whether to log a line: at the first epoch, at every n-th epoch and after a long pause."""
+        """Return whether to log a line: at the first epoch, every n-th epoch, or after SECONDS_APART seconds."""
         now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
         due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
         if due:
@@ -157,7 +169,7 @@ class Progress:
         return due and epoch < epochs  # after the last epoch, the end of the run is logged
 
     def _text_left(self) -> str:
-        """Return `about 12 min left` for all jobs; empty before the first epoch is done and at the end."""
+        """Return the remaining time as text, or an empty string if it is unknown or less than one second."""
         seconds = self._left.seconds(time.monotonic() - self._started)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
@@ -168,5 +180,5 @@ class Progress:
         if event.kind == "failed":
             return f"FAILED: {event.value.strip().splitlines()[-1]}"
         if event.kind == "stopped":
-            return "stopped" + (f": {event.value}" if event.value else " before it began")
+            return "stopped" + (f": {event.value}" if event.value else " before the run began")
         return self._words(event.value)

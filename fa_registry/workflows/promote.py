@@ -1,4 +1,4 @@
-"""The promote command: register a judged run's final weights as a model version, with its verdict."""
+"""The command `promote`: register the weights of an audited run as a model version with its verdict."""
 
 from __future__ import annotations
 
@@ -49,11 +49,14 @@ class Promotion:
     """Result of `run_promote`.
 
     Attributes:
-        reference: for load_model.
-        verdict, edition: the deciding ones.
-        promoted: False if the version already existed.
-        verdicts: by the description of every edition of the audit.
-        aliases: those that were set now.
+        name, version: registered model and its version.
+        reference: model reference for `load_model`.
+        run_id: id of the promoted run.
+        verdict, edition: the verdict that decided about the promotion, and its edition.
+        promoted: False if the same version existed before.
+        verdicts: description of each edition of the audit → verdict.
+        aliases: aliases that this promotion set.
+        despite: reason why a failed run was promoted, or an empty string.
     """
 
     name: str
@@ -72,29 +75,31 @@ class Promotion:
 
 
 def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
-    """Return the id of the newest audit of `run`, and the verdict of each of its editions.
+    """Return the id of the newest audit of `run`, and the verdict of each edition of this audit.
 
-    The verdict of `edition` comes first, by default that of the audit's leading edition.
+    The verdict of `edition` comes first. If `edition` is empty, the verdict of the audit's leading edition comes first.
 
     Raises:
-        UsageError: the run was never audited, was audited only by other editions, or its files changed since; names the
-            command to type.
-        IntegrityError: the audit's report, or the run, is not what was recorded.
+        UsageError: the run was never audited, was audited only by other editions, or its files changed after the audit. The
+            message gives the command that audits the run.
+        IntegrityError: the audit's report or the run differs from what was recorded.
     """
     audit_run_id = run.tags.get(schema.TAG_REPORT, "")
     if not audit_run_id:
-        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
+        raise UsageError(
+            f"run {run.run_id} ({run.name}) was never audited; audit the run first: {_audit(run, edition)}"
+        )
     report = recorded_report(tracker, audit_run_id, _audit(run, edition))
     place = next((at for at, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
     if place is None:
         raise IntegrityError(
-            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
+            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, but this audit did not judge the run"
         )
     setting = report.runs[place].record.spec.setting.identity
     if report.runs[place].record.digests != read_record(tracker, run).digests:
         raise UsageError(
-            f"run {run.run_id}: audit {audit_run_id} judged other files than the run has now; "
-            f"judge it again: {_audit(run, edition)}"
+            f"run {run.run_id}: the files of the run were changed after audit {audit_run_id}; "
+            f"audit the run again: {_audit(run, edition)}"
         )
     judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
     for other in report.opinions:
@@ -113,7 +118,7 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
 
 
 def _audit(run: StoredRun, edition: str) -> str:
-    """Return the command that judges the run; if it is of a study, with its control and its other seeds."""
+    """Return the `audit` command for the run's study, or for the run if it belongs to no study."""
     study = run.tags.get(schema.TAG_STUDY, "")
     chosen = ["--study", study] if study else ["--run", run.run_id]
     text = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
@@ -121,18 +126,18 @@ def _audit(run: StoredRun, edition: str) -> str:
 
 
 def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> None:
-    """Raise IntegrityError if the audit's report has other metrics of a run than the run recorded."""
+    """Raise IntegrityError if the audit's report and the run have different metrics."""
     found = check_record(tracker, tracker.get(record.run_id), record)
     if found.state == "mismatch":
         raise IntegrityError(
-            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit it again"
+            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit the run again"
         )
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
-    """Raise IntegrityError if a built-in edition's verdict in the report is not that edition's.
+    """Raise IntegrityError if the report's verdict differs from the verdict of the built-in edition.
 
-    Either its limits are not those of the edition, or the edition judges the report's own metrics differently.
+    The thresholds in the report must be those of the edition. Judging the report's metrics again must give the same verdict.
     """
     edition = load_edition(opinion.edition.name, {code: float(at) for code, at in opinion.edition.overrides.items()})
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
@@ -143,22 +148,22 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
     ]
     if wrong:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} but judged by other limits: "
+            f"run {run.run_id}: the newest audit names edition {signature(opinion.edition)} but used other thresholds: "
             f"{', '.join(wrong)}"
         )
     again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
-            f"run {run.run_id}: its newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
-            f"but that edition judges the report's own metrics as {again.label}"
+            f"run {run.run_id}: the newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
+            f"but judging the metrics in the report again by this edition gives {again.label}"
         )
 
 
 def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
-    """Return the edition whose verdict decides.
+    """Return the edition whose verdict decides about the promotion.
 
-    An edition with changed thresholds is shown but cannot decide. The same applies to one with a built-in edition's
-    name and another digest, because an audit's report can be changed in the store.
+    An edition with changed thresholds cannot decide. An edition that has the name of a built-in edition but another digest
+    cannot decide either, because the report in the store could have been edited.
     """
     wanted = _reference(edition) if edition else None
     for judge in judged_by:
@@ -167,8 +172,9 @@ def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -
             return judge
     names = ", ".join(signature(judge) for judge in judged_by)
     raise UsageError(
-        f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
-        f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
+        f"run {run.run_id} ({run.name}): expected a verdict by edition "
+        f"{signature(wanted) if wanted else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "
+        f"audit the run first: {_audit(run, edition)}"
     )
 
 
@@ -189,22 +195,23 @@ def run_promote(
     author: str = "",
     place: StoreLocation = StoreLocation(),
 ) -> Promotion:
-    """Register the run's final weights with card, feedback and specification, after all checks.
+    """Register the run's final weights as a model version, with card, feedback and specification.
 
-    Every metric of the run is recomputed, as `verify` does. Nothing is written before all checks have passed.
+    Before anything is written, all metrics of the run are recomputed as in `verify`, and all checks must pass.
 
     Args:
-        run: an id, or its first characters.
-        name: of the registered model.
-        aliases: set in addition to the alias of the verdict.
-        edition: whose verdict decides; empty: the leading one of the newest audit.
-        despite: the reason to promote a run whose verdict is FAIL.
-        author: of `despite`; empty: the user's login name.
+        run: run id, or the first characters of it.
+        name: name of the registered model. If empty, the name is made from method and setting.
+        aliases: aliases to set in addition to the alias of the verdict.
+        edition: edition whose verdict decides. If empty, the leading edition of the newest audit decides.
+        despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
+        author: person who gives the reason `despite`. If empty, the user's login name is used.
+        place: the store, and the folder of data sets.
 
     Raises:
-        InvalidFields: names everything that is wrong with the arguments.
-        UsageError: the run is not finished or not audited, or is a FAIL without a reason.
-        IntegrityError: a file or a metric is not what was recorded.
+        InvalidFields: lists all invalid arguments.
+        UsageError: the run is not finished, was not audited, or needs a reason `despite`.
+        IntegrityError: a file or a metric differs from what was recorded.
         StoreError: the store cannot be used.
     """
     check_text(name, aliases, despite)
@@ -273,9 +280,9 @@ def _card(
 def _register(
     tracker: Tracker, registry: ModelRegistry, record: RunRecord, card: ModelCard, name: str
 ) -> RegisteredVersion:
-    """Upload the version's files as artifacts of the run, and register them as a model version.
+    """Upload the version's files to the run, and register them as a model version.
 
-    A server accepts only a version that points to artifacts of a run.
+    The files are uploaded to the run because an MLflow server accepts only versions whose files are artifacts of a run.
     """
     with process_ownership.temp_dir("fa_registry-promote-") as upload:
         folder = upload / FOLDER / "card"
@@ -294,7 +301,7 @@ def _register(
 
 
 def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
-    """Copy the run's files into `folder`; raise IntegrityError unless all exist and are the recorded ones."""
+    """Copy the run's files into `folder`; raise IntegrityError if a file is missing or has another digest."""
     paths = {name: tracker.artifact(card.run_id, FILES[name]) for name in card.digests}
     missing = [FILES[name] for name, path in paths.items() if path is None]
     if missing:
@@ -302,7 +309,7 @@ def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
     copied = model_folder.fill_folder(folder, paths)
     changed = [FILES[name] for name, digest in copied.items() if digest != card.digests[name]]
     if changed:
-        raise IntegrityError(f"run {card.run_id}: {', '.join(changed)}: not the file that was recorded")
+        raise IntegrityError(f"run {card.run_id}: {', '.join(changed)}: the content differs from the recorded digest")
 
 
 def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
@@ -343,15 +350,17 @@ MAX_REASON = 1000  # characters, so that a description that begins with it has s
 
 
 def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
-    """Raise InvalidFields that names all arguments that are wrong for any run."""
+    """Raise InvalidFields if the name, an alias or the reason is invalid for any run."""
     problems = []
     if name and not NAME.fullmatch(name):
         problems.append(
-            f"name: expected at most 200 letters, digits, blanks and _.+=()-, a letter or digit first, found {name!r}"
+            f"name: expected at most 200 letters, digits, spaces and _.+=()-, beginning with a letter or digit, found {name!r}"
         )
     for alias in aliases:
         if not ALIAS.fullmatch(alias) or RESERVED.fullmatch(alias):
-            problems.append(f"alias: expected letters, digits, _ and -, but not latest or v3, found {alias!r}")
+            problems.append(
+                f"alias: expected letters, digits, _ and -, but no reserved name such as latest or v3, found {alias!r}"
+            )
     if despite is not None and not despite.strip():
         problems.append("despite: expected a reason, found none")
     if despite and len(despite) > MAX_REASON:
@@ -361,40 +370,47 @@ def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
 
 
 def check_finished(run: StoredRun) -> None:
-    """Raise UsageError unless the run was trained to its end."""
+    """Raise UsageError if the run is not a training run that was trained to its end."""
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if run.tags.get(schema.TAG_KIND) != "run":
-        raise UsageError(f"run {run.run_id} ({run.name}) is no training run: it has no weights to promote")
+        raise UsageError(f"run {run.run_id} ({run.name}) is not a training run and has no weights to promote")
     if status not in schema.FINISHED_STATUSES:
         raise UsageError(
             f"run {run.run_id} ({run.name}): {schema.TAG_STATUS}: expected {' or '.join(schema.FINISHED_STATUSES)}, "
-            f"found {status}; only a run that was trained to its end is promoted"
+            f"found {status}; only a run that was trained to its end can be promoted"
         )
 
 
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
     """Return the run's record with recomputed metrics.
 
-    Metrics that this machine cannot reproduce (a GPU's, on a machine without one) are accepted: the card then states
-    `unverifiable`.
+    If this machine cannot recompute metrics, for example because it has no GPU, the recorded metrics are accepted. The model
+    card then states `unverifiable`.
 
     Raises:
-        IntegrityError: a file is not the recorded one, or a metric differs.
+        IntegrityError: a file or a metric differs from what was recorded.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
-        raise IntegrityError(f"run {run.run_id} ({run.name}): its recorded files have the status {record.status}")
+        raise IntegrityError(
+            f"run {run.run_id} ({run.name}): the recorded files show that it was not trained to its end: status {record.status}"
+        )
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
     return record
 
 
 def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> PromotionOverride | None:
-    """Return the reason to keep.
+    """Return the reason and author for promoting a failed run, or None if no reason is necessary.
+
+    Args:
+        opinion: the verdict that decides.
+        reason: the reason that the user gave, or None.
+        author: author of the reason. If empty, the user's login name is used.
 
     Raises:
-        UsageError: a reason is needed and not given, or given and not needed.
+        UsageError: a reason is necessary but missing, or a reason was given but is not necessary.
     """
     verdict = opinion.verdict
     if reason is None:
@@ -402,20 +418,22 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             by = describe_edition(opinion.edition)
             against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
-                f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
-                'to promote it nevertheless, give a reason, which is kept with the model: --override-reason "reason"'
+                f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {by} and is not promoted. "
+                'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
                 + "".join(f"\n  - {finding.sentence}" for finding in against)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(f"run {run.run_id} ({run.name}) is {verdict.label}; --override-reason is not needed")
+        raise UsageError(
+            f"run {run.run_id} ({run.name}) has the verdict {verdict.label}, which needs no reason; omit --override-reason"
+        )
     return PromotionOverride(reason.strip(), author or _user())
 
 
 def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
-    """Raise InvalidFields for an alias that names a verdict other than the model's.
+    """Raise InvalidFields if an alias names a verdict that is not the model's verdict.
 
-    The same applies to any verdict if no built-in edition gave the model's.
+    If the deciding edition is not built in, all names of verdicts are refused as aliases.
     """
     verdict, own = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
     lies = [
@@ -423,17 +441,20 @@ def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
     ]
     if lies:
         by = f" by {describe_edition(deciding.edition)}" if own else ""
-        problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}{by}" for alias in lies]
+        problems = [
+            f"alias: {alias!r} is a verdict, but the verdict of this run is {verdict.label}{by}" for alias in lies
+        ]
         raise InvalidFields("promote", problems)
 
 
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
-    """Return the alias of a verdict: its outcome, `pass`, or `pass-lenient-1a2b3c4d`.
+    """Return the alias for a verdict, e.g. `pass`.
 
-    The longer form is for an edition that is not built in.
+    If the edition is not built in, the alias also contains the edition's name and digest, e.g. `pass-lenient-1a2b3c4d`.
 
     Args:
-        adopted: whether the run was trained elsewhere. If its verdict permits a promotion, the alias is `adopted`.
+        deciding: the verdict that decides about the promotion.
+        adopted: whether the run is an adopted run. If so, and the verdict needs no reason, `adopted` replaces the outcome.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
@@ -444,9 +465,9 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
-    """Return a model name, e.g. `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
+    """Return a model name from the labels of method and setting, valid for MLflow and in a shell.
 
-    It is made of the labels of method and setting, and is valid for MLflow and in a shell.
+    Example: `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
     """
     return f"{_slug(spec.method_label)}--{_slug(setting)}"[:200].rstrip("-.")
 
@@ -463,7 +484,9 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container's uid may have no name
-        raise UsageError("despite: this user has no name; name the person who decides with --author NAME") from error
+        raise UsageError(
+            "despite: the login name of this user is unknown; give the name of the person who decides with --author NAME"
+        ) from error
 
 
 # The card of a promoted model in Markdown, from its record; all text from outside is escaped.
@@ -483,9 +506,9 @@ PROVENANCE = (
 
 
 def model_card_text(card: ModelCard, name: str) -> str:
-    """Return the card of a version of the registered model `name`.
+    """Return the model card of a version of the registered model `name`, in Markdown.
 
-    If the model was promoted despite its verdict, the reason comes first.
+    If a failed run was promoted, the reason is at the beginning of the card.
     """
     lines = [*_head(card), "", *_facts(card, name)]
     for opinion in card.opinions:
@@ -521,9 +544,9 @@ def _facts(card: ModelCard, name: str) -> Iterator[str]:
     reason = f": {markdown_text(card.accuracy.reason)}" if card.accuracy.reason else ""
     yield f"- test accuracy: {reading(card.accuracy, 'pct')}{reason} (run {markdown_text(card.run_id)})"
     yield f"- run: {markdown_text(card.run_name)}; audit run {markdown_text(card.audit_run_id)}"
-    yield f"- figures {markdown_text(card.integrity.state)}: {markdown_text(details)}"
+    yield f"- metrics {markdown_text(card.integrity.state)}: {markdown_text(details)}"
     yield f"- specification: {card.identity}"
-    yield f'- to load it: fa\\_registry.load\\_model("models:/{markdown_text(name)}/VERSION")'
+    yield f'- to load the model: fa\\_registry.load\\_model("models:/{markdown_text(name)}/VERSION")'
 
 
 def _opinion(opinion: Opinion) -> Iterator[str]:

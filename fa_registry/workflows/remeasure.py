@@ -79,7 +79,14 @@ EPOCHS_A_RUN = 10
 
 @dataclass(frozen=True)
 class RemeasuredRun:
-    """The result for one run: its record and the result of its replay, or the reason for its exclusion."""
+    """Result of recomputing one run.
+
+    Attributes:
+        run: the run as the store lists it.
+        record: the run's record, or None if the run is excluded.
+        redrawn: result of the replay, or None if no training step was replayed.
+        exclusion: reason why the run is excluded, or None.
+    """
 
     run: StoredRun
     record: RunRecord | None = None
@@ -88,7 +95,7 @@ class RemeasuredRun:
 
     @property
     def text(self) -> str:
-        """One line that describes the result, with the duration of the replay."""
+        """One-line description of the result, with the duration of the replay."""
         if not self.record:
             return self.exclusion.reason
         again = self.redrawn
@@ -103,14 +110,15 @@ def remeasure_all(
     data_root: Path | None = None,
     opened: Callable[[], Tracker] | None = None,
 ) -> list[RemeasuredRun]:
-    """Recompute every run; return the results in the order of `runs`.
+    """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
-    An error in one run does not affect the other runs. The metrics do not depend on the number of processes, because
-    each run is recomputed with its recorded number of threads.
+    An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
+    metrics do not depend on the number of processes.
 
     Args:
-        measuring: result of `checked_measuring`.
-        opened: opens the tracker in another process; by default by the address of the store.
+        measuring: options, as `checked_measuring` returns them.
+        data_root: folder with the files of data sets.
+        opened: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -128,18 +136,25 @@ def remeasure_all(
 
 
 def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
-    """Return the options, completed by the runs to train again to the end; log the nonce of this choice."""
+    """Choose the runs to replay completely, and return the options with these runs and with the nonce.
+
+    The nonce determines the random choice and is logged. If the runs were chosen before, `measuring` is returned unchanged.
+    """
     if measuring.whole is not None:
         return measuring
     measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
     chosen = chosen_runs(tracker, runs, measuring)
     if chosen:
-        LOG.info("%d runs are trained again to their end; --nonce %s repeats the choice", len(chosen), measuring.nonce)
+        LOG.info(
+            "%d runs are trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
+            len(chosen),
+            measuring.nonce,
+        )
     return dataclasses.replace(measuring, whole=chosen)
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """Return the options with typed values converted to numbers; add errors to `problems`."""
+    """Return the options with typed numbers converted, and append all errors to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -162,7 +177,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute the runs, grouped by the packages that they import. `there` recomputes a run in a worker."""
+    """Recompute all runs, one group per set of imported third-party packages; workers call `there`."""
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
@@ -185,7 +200,7 @@ def _part(
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Recompute runs that import the same packages; `third_party`: whether there are such packages."""
+    """Recompute runs that import the same third-party packages, if any."""
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
@@ -205,7 +220,7 @@ def _part(
 def _on_a_cluster(
     tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions
 ) -> list[RemeasuredRun]:
-    """Recompute the runs with the requested executor."""
+    """Recompute the runs with the executor that the user chose."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
     with executor.opened(resources) as room, stop_on_signal() as stop:
@@ -225,13 +240,13 @@ def _on_a_cluster(
 def _in_one_step(
     task: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
 ) -> Generator[None, None, RemeasuredRun]:
-    """Wrap the task as a generator, because an executor expects one."""
+    """Convert the task to a generator, because executors expect generators."""
     return task(run, stop, report)
     yield
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
-    """Return the third-party packages that are imported to recompute a run."""
+    """Return the third-party packages that must be imported to recompute a run."""
     # from spec.json, because the parameters in the store's tables can be edited
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
@@ -243,7 +258,7 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
 def _with_third_party(
     tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add the metrics of third-party diagnostics to recomputed runs. `there` measures a run in a worker."""
+    """Add the metrics of third-party diagnostics, which workers measure, to the recomputed runs."""
     chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
     if not chosen or not diagnostics.CATALOG.third_party():
         return gathered
@@ -266,7 +281,7 @@ def _third_party_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Measurements:
-    """Return the metrics of third-party diagnostics for a run; called in a worker."""
+    """Measure the third-party diagnostics of a run in a worker process."""
     tracker = opened()
     record = read_record(tracker, run)
     with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
@@ -287,7 +302,7 @@ def _remeasured(
 def remeasure_one(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
 ) -> RemeasuredRun:
-    """Recompute one run; return an error as the `exclusion` of the result."""
+    """Recompute the metrics of one run; if an error occurs, return it as the `exclusion` of the result."""
     try:
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
@@ -311,7 +326,7 @@ def _gather_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> RemeasuredRun:
-    """Recompute one run; called in a worker, which opens the tracker because a tracker cannot be pickled."""
+    """Open the tracker in a worker process, because a tracker cannot be pickled, and recompute one run."""
     return remeasure_one(opened(), run, measuring, data_root)
 
 
@@ -323,7 +338,7 @@ def _run(
     stop: Callable[[], bool],
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
-    """Recompute the runs in `processes` workers. `run_all` starts them, for example `run_jobs`."""
+    """Recompute the runs in `processes` workers, which `run_all` (e.g. `run_jobs`) starts."""
     gathered: dict[int, RemeasuredRun] = {}
     spill_file = SpillFile()
     title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
@@ -339,12 +354,12 @@ def _run(
 
         run_all(runs, work, processes, stop, receive)
     if len(gathered) < len(runs):
-        raise Interrupted("stopped while runs were recomputed; nothing was judged")
+        raise Interrupted("stopped while runs were recomputed; no run was judged")
     return [gathered[index] for index in range(len(runs))]
 
 
 def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
-    """Write the large fields of the record to the spill file and return the outcome."""
+    """Return the result after its large fields were written to the spill file."""
     if outcome.record:
         spill_file.spill(outcome.record)
     # the worker returned a copy of `run` that is completely in memory
@@ -352,7 +367,10 @@ def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> Reme
 
 
 def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """Yield the report's remark on the number of replayed training steps, if any were replayed."""
+    """Yield the report's remark on the number of replayed training steps.
+
+    If no step was replayed, nothing is yielded.
+    """
     taken = [outcome.redrawn for outcome in gathered if outcome.redrawn and outcome.redrawn.steps]
     if taken:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
@@ -363,7 +381,7 @@ def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
 
 
 def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]) -> Replay:
-    """Return the report's list of runs that were trained again to the end, with the results."""
+    """Return the nonce and the list of completely replayed runs with their results, for the report."""
     runs = []
     for outcome in gathered:
         if outcome.run.run_id in measuring.whole:
@@ -374,7 +392,7 @@ def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return the number of processes that saves time for these runs and their replays; 1 on a GPU."""
+    """Return the number of processes that saves time for these runs, or 1 on a machine with a GPU."""
     if torch.cuda.is_available():
         return 1
     whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
@@ -385,12 +403,12 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
 def remeasure_run(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """Recompute a run's metrics, compare them with the logged metrics, and replay its training.
+    """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
 
-    If `measuring.trust_logged` is set, only check the digests of the files.
+    If `measuring.trust_logged` is set, only the digests of the files are checked.
 
     Returns:
-        The record, and the result of the replay; None if nothing was replayed.
+        The record with the recomputed metrics, and the result of the replay or None if no step was replayed.
 
     Raises:
         IntegrityError: a file is missing or differs from its recorded digest.
@@ -407,7 +425,6 @@ def remeasure_run(
 def _measured(
     tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, data_root: Path | None
 ) -> tuple[RunRecord, ReplayResult | None]:
-    """Return the record with recomputed and compared metrics, or with logged metrics if these are trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
     # This check is made even if the logged metrics are trusted.
@@ -452,7 +469,7 @@ def _measured(
 
 
 def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
-    """Return the run's initial weights from their file or re-initialised by `task`; None if not recorded."""
+    """Return the initial weights from the run's file or from `task`, or None if none were recorded."""
     if sealed.initial:
         return load_tensors(sealed.initial, sealed.digests["initial"])
     drawn = task.network.state_dict()
@@ -462,7 +479,7 @@ def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor]
 def _sealed(
     tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: RemeasureOptions
 ) -> SealedTraining:
-    """Return the recorded files with which a replay is compared."""
+    """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
     # a file without a recorded digest is not used; if a recorded file is missing, metrics that need it become N/A
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
@@ -487,7 +504,7 @@ def _sealed(
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
-    """Return the record without the values of metrics that need the missing feedback file."""
+    """Return the record without metrics that need the feedback file, because this file is missing."""
     absent = Reading(None, NO_FEEDBACK)
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     lost = {quantity for card in cards for quantity in card.needs_credit}

@@ -1,4 +1,7 @@
-"""The random choice of runs that an audit trains again to the end, and the records for comparison."""
+"""Random choice of the runs that an audit replays completely, and the data to compare with a replay.
+
+To replay a run completely means to train its specification a second time, to the end.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,32 @@ ROWS = 5  # epochs of a chosen run whose measurements are recomputed under `auto
 
 
 def drawn_nonce() -> str:
-    """Return 64 random bits as hexadecimal digits; the author of a run cannot know them in advance."""
+    """Return a random nonce: 64 bits as hexadecimal digits.
+
+    The nonce is random so that the author of a run cannot predict which runs an audit replays completely.
+    """
     return secrets.token_hex(8)
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the typed nonce, or a new nonce for an empty text; raise ValueError if it is invalid."""
+    """Return the nonce that the user typed, or a random nonce for an empty string.
+
+    Raises:
+        ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
+    """
     if typed and not NONCE.fullmatch(typed):
-        raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
+        raise ValueError(
+            f"expected 1 to 64 hexadecimal digits, e.g. the nonce of an earlier audit, found {typed[:80]!r}"
+        )
     return typed.lower() or drawn_nonce()
 
 
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
-    """Return the ids of the runs to train again to the end: all, or one per group and all frozen controls."""
+    """Return the ids of the runs that the audit replays completely.
+
+    With `replay="all"`, these are all runs. With `replay="auto"`, these are one run per group and all frozen controls. Adopted
+    runs are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
+    """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
     specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
@@ -51,12 +67,12 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def ranked(nonce: str, *names: object) -> str:
-    """Return a sort key determined by the nonce and the names; the run with the smallest key is chosen."""
+    """Return a pseudorandom sort key: the SHA-256 of the nonce and the names."""
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
 def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
-    """Return the records of a run's `ran` epochs, with which a replay is compared."""
+    """Return the recorded data of the first `ran` epochs of a run, for comparison with a replay."""
     whole = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
@@ -79,14 +95,19 @@ def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOpt
 
 
 class SeriesComparison:
-    """Comparison of recomputed measurements with the rows of the run's series."""
+    """Comparison of recomputed metrics with the metrics that the run logged at each epoch."""
 
     def __init__(self, tracker: Tracker, record: RunRecord):
         self._record = record
         self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
 
     def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences at one epoch as text; `measured`: all its measurements, or only its losses."""
+        """Return the differences between recomputed and logged metrics at one epoch, or an empty string.
+
+        Args:
+            epoch: number of the epoch.
+            measured: recomputed metrics of the epoch: either all metrics, or only the losses.
+        """
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
         wrong = [
@@ -104,7 +125,11 @@ class SeriesComparison:
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return a mapping from epoch to the measurements in a series."""
+    """Return the logged metrics of a run by epoch.
+
+    Args:
+        rows: rows (epoch, metric, site, value, reason) of the run's series.
+    """
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, quantity, site, value, reason in rows:
@@ -127,7 +152,6 @@ def _text(reading: Reading | None) -> str:
 
 
 def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's specification; None if its file is unreadable, which recomputation reports."""
     try:
         path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
         return read_spec(path) if path else None

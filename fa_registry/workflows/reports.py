@@ -1,4 +1,4 @@
-"""The commands report and diff, and the reading of recorded audits."""
+"""The commands `report` and `diff`, and functions that read audit reports."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
-    """Render the pages of `file` (by default USUAL) or of the newest audit of `study`; see `api.report`."""
+    """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
+
+    Args:
+        file: path of an audit.json. If `file` and `study` are empty, `reports/audit.json` is read.
+        study: study whose newest audit in the store is rendered.
+        pages: output folder and templates.
+        store: MLflow tracking URI.
+    """
     if file and study:
-        raise UsageError("report one of REPORT or --study; found both")
+        raise UsageError("expected either REPORT or --study, found both")
     problems: list[str] = []
     checked_pages(pages, problems)
     if problems:
@@ -46,40 +53,49 @@ def _newest(store: str, study: str) -> AuditReport:
 
 
 def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
-    """Return the run of the newest complete audit of a study, and its report."""
+    """Return the MLflow run of the newest complete audit of a study, and the report of this audit.
+
+    Raises:
+        UsageError: the store has no complete audit of the study.
+        IntegrityError: the report is missing or was changed.
+    """
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} creates one")
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {again} audits the study")
     report = recorded_report(tracker, audits[0].run_id, again)
     _warn_of_changed_pages(tracker, audits[0], again)
     return audits[0], report
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
-    """Log a warning if a stored page differs from the page that the audit wrote."""
+    """Log a warning if a page in the store was changed after the audit."""
     from fa_registry.tracking.page_digests import check_audit_pages
 
     try:
         check_audit_pages(tracker, audit)
     except IntegrityError as error:
         LOG.warning(
-            "%s. The pages in the store are not those that the audit wrote; the pages rendered now are made from its recorded "
-            "report. %s writes correct pages to the store",
+            "%s. The pages in the store differ from the pages that the audit wrote. The pages that are "
+            "rendered now come from the recorded report of the audit. %s writes correct pages to the store",
             error,
             again,
         )
 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
-    """Return the audits of a study, newest first."""
+    """Return the MLflow runs of a study's audits, newest first."""
     # Start times are used only for audits of older releases, which have no number: a machine's clock may be wrong.
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
     return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag with the number of the next audit; `audits`: the earlier audits, newest first."""
+    """Return the tag with the number of the next audit.
+
+    Args:
+        audits: earlier audits, newest first.
+    """
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -89,15 +105,19 @@ def _number(audit: StoredRun) -> int:
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
-    """Return the report of an audit run; raise IntegrityError if the report is missing or was changed.
+    """Return the report of an audit run after comparing the report with its recorded digest.
 
     Args:
-        again: the command that audits again, for the error message.
+        audit_run_id: id of the MLflow run of the audit.
+        again: command that repeats the audit, for the error message.
+
+    Raises:
+        IntegrityError: the report is missing or was changed.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit the runs again: {again}")
     from fa_registry.tracking.page_digests import check_audit_pages  # slow, because it imports torch
 
     check_audit_pages(tracker, audit, [REPORT])
@@ -114,16 +134,18 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
 def existing(file: str) -> Path:
     """Return the path of a report; raise UsageError if the file does not exist."""
     if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
-        raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study reads it from the store")
+        raise UsageError(
+            f"{file}: no such file; `fa-registry audit` writes a report; with --study NAME, the store is read instead"
+        )
     return Path(file)
 
 
 def load_report(path: Path) -> AuditReport:
-    """Read an audit.json, without torch and MLflow.
+    """Read an audit.json without importing torch and MLflow.
 
     Raises:
-        InvalidFields: the file is not a report.
-        UsageError: the report has another schema.
+        InvalidFields: the file is not an audit report.
+        UsageError: the report has another schema version, because another release wrote it.
     """
     subject = f"report {path}"
     try:
@@ -143,7 +165,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield errors for runs that occur twice, and for opinions whose runs are not the report's runs."""
+    """Yield an error for each duplicate run, and for each edition that judged other runs."""
     ids = [run.record.run_id for run in report.runs]
     for twice, times in sorted(Counter(ids).items()):
         if times > 1:
@@ -152,21 +174,28 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
         judged = [one.run_id for one in opinion.judgements]
         if judged != ids:
             at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
-            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
-            yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
+            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} is expected"
+            yield f"opinions[{place}].judgements: expected the runs of the report in the same order, found {found}"
 
 
 def _other_schema(found: int) -> str:
     if found < SCHEMA:
-        return "an older release wrote it: audit its runs again with this one, or read it with that one"
-    return "a newer release wrote it: update fa_registry"
+        return "an older release wrote the report; audit the runs again with this release, or read it with the older release"
+    return "a newer release wrote the report; update fa_registry"
 
 
 DIFFERENT = 1  # as the exit code of diff(1)
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits, each given by the path of an audit.json or of the folder with its pages."""
+    """Compare two audits and return the differences.
+
+    Args:
+        a, b: path of an audit.json, or of the folder that contains it.
+
+    Raises:
+        InvalidFields: a file is missing or is not an audit report.
+    """
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:
@@ -179,10 +208,12 @@ def exit_code(found: AuditDiff) -> int:
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
-    """Return the report of a file or a folder, or None; add errors to `problems`."""
+    """Return the report in a file or folder, or append an error to `problems` and return None."""
     path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
-        problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")
+        problems.append(
+            f"{field}: expected an audit.json, or a folder that contains an audit.json; there is no file {path}"
+        )
         return None
     try:
         return load_report(path)

@@ -1,4 +1,4 @@
-"""Monitoring of the edition's rules during training; a run may end when a rule fires."""
+"""Monitoring of an edition's rules during training, with the option to end a run when a rule fires."""
 
 from __future__ import annotations
 
@@ -17,23 +17,31 @@ from fa_registry.workflows.editions import DEFAULT_EDITION, load_or_name, signat
 
 @dataclass(frozen=True)
 class MonitoredRules:
-    """An edition whose rules are checked during training (None: no rules), and the rules that end a run."""
+    """Rules that are checked during training.
+
+    Attributes:
+        edition: edition that contains the rules, or None if no rules are checked.
+        stop_on: codes of the rules that end a run when they fire.
+    """
 
     edition: Edition | None = None
     stop_on: tuple[str, ...] = ()
 
     @property
     def by(self) -> str:
-        """Description of the edition for a tag."""
+        """Value of the tag TAG_FIRST_FIRE_BY: the edition's name and digest, or an empty string."""
         return signature(self.edition.reference) if self.edition else ""
 
     @property
     def wish(self) -> str:
-        """Rules that may end a run, as text for a tag; empty if no rule may."""
+        """Value of the tag TAG_STOP_ON: the rules that may end a run, or an empty string."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
-        """Return the rules for a run; no rule ends a control, because other runs are compared with it."""
+        """Return the rules for a run with this control.
+
+        Rules never end a control run early, because other runs are compared with control runs.
+        """
         return self if control == "none" else MonitoredRules(self.edition)
 
 
@@ -41,11 +49,11 @@ UNWATCHED = MonitoredRules()
 
 
 def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredRules:
-    """Return the requested rules; add errors to `problems`.
+    """Return the rules to check during training, and append errors to `problems`.
 
     Args:
-        edition: a name or path.
-        stop_on: codes of the rules that end a run, e.g. `D1,D2`.
+        edition: name or path of an edition. If empty, the default edition is used.
+        stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
     """
     loaded = load_or_name(edition or DEFAULT_EDITION, problems)
     if loaded is None:
@@ -56,16 +64,16 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
         if code not in rules:
             problems.append(f"stop_on: {unknown_name_text(f'rule of edition {loaded.name}', code, rules)}")
         elif not is_watchable(rules[code]):
-            can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none of this edition"
+            can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none"
             problems.append(
-                f"stop_on: {code} cannot be judged while a run trains: it needs a control, other seeds or metrics that "
-                f"are measured at the end; expected of edition {loaded.name}: {can}"
+                f"stop_on: {code} cannot be judged during training: the rule needs a control, other seeds, or metrics that "
+                f"are measured at the end; expected rules of edition {loaded.name}: {can}"
             )
     return MonitoredRules(loaded, codes)
 
 
 def is_watchable(rule: Rule) -> bool:
-    """Return whether a rule can be evaluated from one run's metrics at one epoch."""
+    """Return whether a rule can be evaluated during training, from the metrics of one run at one epoch."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     late = [card for card in cards if card.when == "final"]
     at_the_end = any(card.covers(condition.quantity) for card in late for condition in rule.conditions)
@@ -76,11 +84,12 @@ class Monitor:
     """Monitor of the rules in one run.
 
     Args:
-        report: sets tags on the run, first for the edition, then whenever a rule fires for the first time.
-        rows: epochs that were measured before an interruption.
+        watch: the rules to check.
+        report: function that sets tags on the run. Each rule that fires for the first time is reported as a tag.
+        rows: metrics of the epochs before an interruption, if the run is resumed.
 
     Attributes:
-        fired: rule → the first epoch at which the rule fired.
+        fired: rule code → first epoch at which the rule fired.
     """
 
     def __init__(
@@ -97,14 +106,14 @@ class Monitor:
         report({**{name: value for name, value in tags.items() if value}, **fires})
 
     def receive(self, row: EpochRow) -> None:
-        """Check one epoch's metrics and tag the run with the rules that fired for the first time."""
+        """Evaluate the rules for one epoch, and set a tag for each rule that fires for the first time."""
         news = self._look(row)
         if news:
             self._tell({schema.first_fire_tag(code): str(row.epoch) for code in news})
 
     @property
     def ended_by(self) -> str:
-        """Reason why the run must end, e.g. `D1 at epoch 8`; empty if the run continues."""
+        """Reason to end the run, e.g. `D1 at epoch 8`, or an empty string to continue."""
         fired = [code for code in self._watch.stop_on if code in self.fired]
         first = min((self.fired[code] for code in fired), default=0)
         codes = "+".join(code for code in fired if self.fired[code] == first)
@@ -117,5 +126,9 @@ class Monitor:
 
 
 def fired_text(fired: Mapping[str, int]) -> str:
-    """Return a text such as `D1 fired at epoch 8, D2 fired at epoch 12`."""
+    """Return a text such as `D1 fired at epoch 8, D2 fired at epoch 12`.
+
+    Args:
+        fired: rule code → first epoch at which the rule fired.
+    """
     return ", ".join(f"{code} fired at epoch {epoch}" for code, epoch in fired.items())

@@ -1,4 +1,7 @@
-"""The state of the runs of a store: epoch, speed and fired rules, read by one query."""
+"""State of the runs of a store for the command `watch`: epoch, speed and fired rules.
+
+The state of all runs is read with one query.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,17 @@ HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accu
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of one run according to the store's tables, which an audit does not trust.
-
-    Values that are not in the tables are None or empty.
+    """State of one run according to the tags and metrics in the store.
 
     Attributes:
-        epoch, epochs: the last measured epoch, and the requested number of epochs.
-        fired: rule → epoch at which the rule first fired.
-        rate, left: epochs per second, and remaining seconds.
-        silent: seconds since this process saw a new heartbeat of the run; 0 if it is not running or polled first now.
+        h_L, g_L, accuracy: last logged values, or None.
+        epoch: last measured epoch, or None if the run has not logged one.
+        epochs: requested number of epochs, or None if unknown.
+        fired: rule code → first epoch at which the rule fired.
+        rate: epochs per second, or None if unknown.
+        left: estimated remaining seconds, or None if unknown.
+        silent: seconds since the last heartbeat that this process observed. The value is 0 at the first poll, and for runs
+            that are not running.
     """
 
     run_id: str
@@ -48,7 +53,15 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the state of the `most` newest runs of a store, for repeated calls."""
+    """Reader of the state of the newest runs of a store, for repeated calls of `poll`.
+
+    Attributes:
+        tracker: tracker of the store.
+        study: study whose runs are read, or an empty string for all runs.
+        most: maximum number of runs.
+        clock: function that returns the time in seconds.
+        signs: monitor of the runs' heartbeats.
+    """
 
     tracker: Tracker
     study: str = ""
@@ -58,7 +71,7 @@ class StatusPoller:
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def poll(self) -> list[RunStatus]:
-        """Return the states of the runs: running runs first, then the other runs, each newest first."""
+        """Return the states of the runs, running runs first, and newer runs before older runs."""
         tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: self.study} if self.study else {})
         runs = self.tracker.search(tags, most=self.most)
         return sorted(map(self._row, runs), key=lambda row: row.status != "running")
@@ -86,7 +99,7 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since the first poll; at that poll, since the run began or resumed."""
+        """Return the epochs per second since the first poll, or since the start or resumption of the run."""
         began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == began:
             resumed = run.tags.get(schema.TAG_RESUMED, "")
@@ -96,7 +109,13 @@ class StatusPoller:
 
 
 def watcher(store: str = "", study: str = "", most: int = 50) -> StatusPoller:
-    """Return a StatusPoller of an existing store."""
+    """Return a StatusPoller for a store.
+
+    Args:
+        store: MLflow tracking URI of an existing store.
+        study: study whose runs are read, or an empty string for all runs.
+        most: maximum number of runs.
+    """
     return StatusPoller(open_tracker(store, create=False), study, most)
 
 

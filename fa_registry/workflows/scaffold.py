@@ -1,4 +1,4 @@
-"""The new command: create a package for a user's plug-in, with its entry point and its test."""
+"""The command `new`: create a package with a plug-in and its test, or create a study.toml."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The files that were written, and the next commands for the user."""
+    """Result of the command `new`.
+
+    Attributes:
+        folder: the new folder.
+        files: paths of the written files.
+        commands: commands that the user can run next.
+    """
 
     folder: Path
     files: tuple[Path, ...]
@@ -45,7 +51,16 @@ class Skeleton:
 
 
 def new(kind: str, name: str, out: str = "") -> Skeleton:
-    """Write the skeleton of a plug-in or a study into the new folder `out`/`name`; `kind`: one of KINDS."""
+    """Write the skeleton of a plug-in package or of a study into the new folder `out`/`name`.
+
+    Args:
+        kind: one of KINDS.
+        name: name of the plug-in or study, a valid Python package name.
+        out: parent folder. If empty, the current folder is used.
+
+    Raises:
+        InvalidFields: kind or name is invalid, or the folder exists.
+    """
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
@@ -62,7 +77,7 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
 
 
 def _unfit(kind: str, name: str) -> list[str]:
-    """Return the reasons why the name cannot be used for a package, a module and a plug-in."""
+    """Return the reasons why `name` is invalid, or an empty list."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         return [
             f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
@@ -86,7 +101,6 @@ def _package(kind: str, name: str) -> Mapping[str, str]:
 
 
 def _named(text: str, kind: str, name: str) -> str:
-    """Replace the placeholders in the text of a template."""
     family = FAMILIES[kind][0] if kind in FAMILIES else ""
     named = text.replace("FAMILY", family).replace("KIND", kind)
     camel = "".join(part.capitalize() for part in name.split("_"))

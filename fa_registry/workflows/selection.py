@@ -1,6 +1,6 @@
-"""Choose the runs that an audit judges: by study, experiment or id.
+"""Selection of the runs that an audit judges, by study, experiment or run id.
 
-Runs that cannot be judged are listed with the reason.
+Runs that cannot be judged are returned as exclusions with a reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ NAMED = 5  # listed runs if the start of an id is ambiguous
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen runs.
+    """Runs that an audit judges.
 
     Attributes:
-        runs: finished runs to judge, in the study's order, else oldest first.
-        text: how they were chosen.
-        choice: for a study, else None.
+        runs: finished runs, in the order of the study's specifications, or oldest first if no study was given.
+        excluded: runs that cannot be judged, with the reasons.
+        text: description of the selection, e.g. `3 runs by id`.
+        remarks: remarks for the report, e.g. on older runs of the same specifications.
+        choice: summary of the selection by study, or None if no study was given.
     """
 
     runs: tuple[StoredRun, ...]
@@ -49,15 +51,16 @@ class Selection:
 
     @property
     def study(self) -> str:
-        """Return the study's name; empty if runs were chosen in another way."""
+        """Name of the study, or an empty string if the runs were not selected by study."""
         return self.choice.study if self.choice else ""
 
 
 def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """Return the chosen runs.
+    """Return the runs that the selector chooses.
 
     Raises:
-        NothingSelected: no finished run is among them.
+        UsageError: not exactly one of study, experiment and run ids was given, or a run id is unknown.
+        NothingSelected: none of the chosen runs is finished.
     """
     if len(chosen.ways) != 1:
         ways = ", ".join(chosen.ways) or "none"
@@ -66,7 +69,7 @@ def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
         selection = _by_study(tracker, chosen)
     elif chosen.experiment:
         runs = tracker.search({schema.TAG_KIND: "run"}, chosen.experiment)
-        selection = _sorted_out(tracker, runs, f"every run of experiment {chosen.experiment}")
+        selection = _sorted_out(tracker, runs, f"all runs of experiment {chosen.experiment}")
     else:
         runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in chosen.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
@@ -81,21 +84,29 @@ def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def expand_run_id(tracker: Tracker, start: str) -> str:
-    """Return the full id of a run from its first characters, as tables and reports print them."""
+    """Return the full id of the run whose id begins with `start`.
+
+    Raises:
+        UsageError: no run or several runs have an id that begins with `start`.
+    """
     if len(start) >= FULL_ID:
         return start
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
     if not ids:
-        raise UsageError(f"run {shortened(start)!r}: no run's id begins like this; `fa-registry list runs` lists them")
+        raise UsageError(
+            f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
+        )
     if len(ids) > 1:
         more = ", …" if len(ids) > NAMED else ""
         named = ", ".join(ids[:NAMED]) + more
-        raise UsageError(f"run {start!r}: {len(ids)} runs begin like this: {named}; give more characters of the id")
+        raise UsageError(
+            f"run {start!r}: {len(ids)} run ids begin with these characters: {named}; give more characters"
+        )
     return ids[0]
 
 
 def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
-    """Return the newest finished run of every current spec of the study; remarks count the other runs."""
+    """Return the newest finished run of each specification of the study."""
     study, remarks = _as_trained(tracker, chosen)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
@@ -115,14 +126,16 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
     others = sum(len(runs) for runs in by_identity.values())
     if ahead := [run for run in tagged if is_ahead(run)]:
         remarks.append(
-            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}: the clock of their machine was wrong. "
-            "Among several runs of one specification they count as the oldest."
+            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}, because the clock of "
+            "their machine was wrong. If a specification has several runs, the runs with such a start time count as the oldest."
         )
     if superseded:
-        remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
+        remarks.append(
+            f"{superseded} older runs have the same specifications as audited runs; only the newest run of each was audited."
+        )
     if others:
         remarks.append(
-            f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
+            f"{others} runs have the tag of study {study.name} but other specifications than requested, and were not audited."
         )
     asked = _asked(study, chosen.overrides)
     choice = SelectionSummary(study.name, asked, others, superseded)
@@ -130,10 +143,7 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Return the requested replacements of the file's values.
-
-    The device is not included: it affects where a run trains, not which runs exist.
-    """
+    """Return the values that the user set in place of those in the study's file, without the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
     given = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
     return {name: str(value) for name, value in given.items() if value}
@@ -146,9 +156,9 @@ def _text(study: Study, asked: Mapping[str, str]) -> str:
 
 
 def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]]:
-    """Return the requested study, and remarks.
+    """Return the requested study and remarks.
 
-    If none of its runs is finished but a variant was trained, it is the last trained variant, with a remark.
+    If no run of this study is finished, but a study variant was trained, return the variant that was trained last.
     """
     study = chosen.as_asked
     asked = study.twin.description or chosen.overrides.get("epochs")
@@ -165,12 +175,12 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
         trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
     except ValueError as error:
         raise IntegrityError(
-            f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}; the runs are intact, "
-            "choose them by --experiment or --run"
+            f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}. The runs of the study are intact; "
+            "select them with --experiment or --run"
         ) from error
     text = trained_variant.twin.description
     return trained_variant, [
-        f"No run of study {study.name} as written is finished here; its study variant {text} was audited."
+        f"The store has no finished run of the unchanged study {study.name}; the study variant {text} was audited instead."
     ]
 
 
@@ -198,7 +208,9 @@ def make_exclusion(
     """Return the exclusion of a stored run that cannot be judged.
 
     Args:
-        spec: by default read from the run's own file.
+        reason: reason why the run cannot be judged.
+        failure: traceback of the error, if there is one.
+        spec: specification of the run. If None, the specification is read from the run's spec.json.
         kind: one of records.EXCLUSION_KINDS.
     """
     tags = run.tags
@@ -210,9 +222,9 @@ def make_exclusion(
 
 
 def not_judged(record: RunRecord) -> Exclusion | None:
-    """Return the exclusion of a readable run that must not be judged; None if it may be judged.
+    """Return the exclusion of a run that must not be judged, or None if the run may be judged.
 
-    It is excluded if its metrics, tables or weights are not the recorded ones, or if it was not trained to its end.
+    A run is excluded if its metrics, tables or weights differ from what was recorded, or if it was not trained to its end.
     """
     if record.integrity.state == "mismatch":
         return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}")
@@ -222,10 +234,11 @@ def not_judged(record: RunRecord) -> Exclusion | None:
 
 
 def ended_early(record: RunRecord, stopped_on: str = "") -> str:
-    """Return why a run ended before its last epoch.
+    """Return a text that explains why a run ended before its last epoch.
 
     Args:
-        stopped_on: the run's tag, used if its provenance has no reason.
+        record: record of the run.
+        stopped_on: value of the run's tag TAG_STOPPED_ON, used if the provenance contains no reason.
     """
     rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
     if not rules:
@@ -239,16 +252,16 @@ def _of_record(record: RunRecord, kind: str, reason: str) -> Exclusion:
 
 
 def never_trained(spec: RunSpec) -> Exclusion:
-    """Return the exclusion of a requested specification that has no run."""
+    """Return the exclusion of a specification that was requested but has no run."""
     named = spec.method_label, setting_label(spec)
     return Exclusion("", run_name(spec), "no run of this specification yet", "", *named, spec, "not trained")
 
 
 def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
-    """Return the exclusion of a run whose tag says that it did not finish.
+    """Return the exclusion of a run whose status tag is not one of the finished statuses.
 
-    The recorded files decide: the tag may have been changed to hide the run. The exclusion of a broken run includes its
-    traceback, if there is one.
+    If the run has recorded files, these files decide about the reason, because the author could have edited the tag to
+    exclude the run. If the run failed, the exclusion contains its traceback.
     """
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if schema.TAG_ARTIFACTS in run.tags:  # set when the digests are recorded, in one call with the status
@@ -258,7 +271,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
             return make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
             held = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
-            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
+            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, but the files have the status {record.status}"
             return _of_record(replace(record, integrity=held), "integrity", lie)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
@@ -266,7 +279,10 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 
 
 def failure_text(tracker: Tracker, run_id: str) -> str:
-    """Return the traceback of a broken run, or why it cannot be read; empty if there is none."""
+    """Return the traceback of a failed run, or an empty string if the run has no traceback.
+
+    If the traceback cannot be read, return the reason.
+    """
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
         return read_file(path).decode(errors="replace") if path else ""
@@ -275,15 +291,19 @@ def failure_text(tracker: Tracker, run_id: str) -> str:
 
 
 def is_hidden(run: StoredRun) -> bool:
-    """Return whether a run has recorded digests although its tag says that it did not get that far."""
+    """Return whether a run has recorded digests but a status tag of a run that did not end.
+
+    The author may have edited the status tag of such a run to exclude the run from an audit.
+    """
     sealed = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
     return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in sealed
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the run's spec.json; None if it is missing, unreadable, or not the one of the run's tag.
+    """Return the specification in the run's spec.json, or None.
 
-    Another check reports why the run cannot be judged. Without the file, only the run's tags are known.
+    The result is None if the file is missing or unreadable, or if the specification is not the one that the run's tag names. In
+    these cases the audit uses only the tags of the run, and another check reports the error.
     """
     spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
@@ -303,15 +323,17 @@ MOST_LOOKS = 200  # sets that fit into a tag: 13 characters each, of the 5,000 t
 def previous_seed_sets(
     records: Sequence[RunRecord], stored: Iterable[StoredRun]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the number of this interim analysis for each group, by the tags that earlier audits wrote.
+    """Return the number of this interim analysis for each group of runs.
 
-    A group is the seeds of one method in one setting (grouping.seeds_key). A control is not counted.
+    A group contains the runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
+    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are not counted.
 
     Args:
-        stored: the runs of `records`, with their tags.
+        records: runs that this audit judges.
+        stored: the same runs with their tags. Earlier audits recorded the judged sets of seeds in these tags.
 
     Returns:
-        Group → number of this interim analysis, and run id → the new value of its TAG_LOOKS.
+        Key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
     """
     before = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
@@ -330,10 +352,7 @@ def previous_seed_sets(
 
 
 def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
-    """Return the number of this interim analysis, and the history with this set appended if it is new.
-
-    The history contains all sets in which any of the runs was judged.
-    """
+    """Return the number of this interim analysis, and the list of all judged seed sets including this one."""
     history = list(dict.fromkeys(seeds for sets in sorted(earlier, key=len, reverse=True) for seeds in sets))
     if judged not in history:
         history.append(judged)
@@ -341,7 +360,7 @@ def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]
 
 
 def _name(seeds: Iterable[int]) -> str:
-    """Return a name of a set of seeds, about 13 characters: their number and the start of their SHA-256."""
+    """Return a name of about 13 characters for a set of seeds: the number of seeds and a hash."""
     ordered = sorted(seeds)
     return f"{len(ordered)}:{hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]}"
 
@@ -359,10 +378,12 @@ Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged se
 
 
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
-    """Return the report with the store's other runs of the same settings.
+    """Return the report with a list of runs in the store that the audit did not judge.
+
+    The list contains all runs of the judged groups, and runs whose settings differ by at most 1 % in some numbers.
 
     Args:
-        judged: the runs that were requested.
+        judged: the runs that were selected for the audit.
     """
     choice = report.choice or SelectionSummary("")
     known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
@@ -375,10 +396,9 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
 
 
 def _neighbour(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
-    """Yield runs of settings that differ from a judged one by at most 1 % in some numbers.
+    """Yield the runs whose settings differ from a judged setting by at most 1 % in some numbers.
 
-    They are sorted by label, setting and seed. Seeds with bad results could hide in such a setting; therefore runs that
-    this report judges are listed too.
+    Judged runs are included, because an author could use such a setting for seeds with bad results.
     """
     groups = by_skeleton(run.record.spec for run in report.runs)
     found = []
@@ -404,10 +424,7 @@ def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:
 def _unaudited(
     tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun], others: Sequence[Candidate]
 ) -> Iterator[OtherRun]:
-    """Yield runs of the judged groups, controls included, that are neither judged nor excluded.
-
-    They are sorted by seed, newest first.
-    """
+    """Yield the runs of the judged groups, including controls, that are neither judged nor excluded."""
     started = {run.run_id: run.started for run in judged}
     newest: dict[str, int] = {}
     for run in report.runs:
@@ -421,10 +438,9 @@ def _unaudited(
 
 
 def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[StoredRun, RunSpec]]:
-    """Yield every run that the report does not have and that is a seed of one of its methods.
+    """Yield the runs that differ from a judged run only in the seed, with their specifications.
 
-    Its spec.json or its parameters decide. A running run has no spec.json yet, and a run with changed or deleted files
-    may not have one any more.
+    The specification comes from spec.json or, if this file is missing, from the parameters in the store.
     """
     specs = [run.record.spec for run in report.runs]
     groups = {spec.seeds for spec in specs}
@@ -439,7 +455,7 @@ def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:
-    """Return the runs whose parameters or tags match a setting of the specs, without those in `known`."""
+    """Return the runs whose parameters or setting tag match a specification, without the runs in `known`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for asked in dict.fromkeys(_asked_of(spec) for spec in settings):
@@ -452,25 +468,19 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[st
 
 
 def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that a setting shares with settings that differ by 1 % in some numbers.
-
-    A number of epochs of which 1 % is less than one has no neighbour.
-    """
+    """Return the parameters by which runs of this setting and of similar settings are searched."""
     names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
     return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the specification's parameters without those in which seeds differ.
-
-    An adopted run is no seed of a run that was trained here.
-    """
+    """Return the parameters that all runs of a group have in common, and whether the run is adopted."""
     kept = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**kept, "adopted": str("cfg/weights" in params)}.items()))
 
 
 def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
-    """Return the run's status, and whether it was trained to its end: by its tag, or by its files."""
+    """Return the status of a run, and whether it was trained to its end according to its tag or files."""
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if status in schema.FINISHED_STATUSES:
         return status, True
@@ -478,12 +488,12 @@ def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
     last = _read(tracker, run, schema.MEASUREMENTS, Measurements)
     whole = provenance.get("epochs_run") == spec.epochs or (last is not None and has_diverged(last))
     if provenance and last is not None and whole:
-        return f"trained to its end by its files, {status} by its tag", True
+        return f"trained to its end according to its files, {status} according to its tag", True
     return status, False
 
 
 def _read(tracker: Tracker, run: StoredRun, name: str, kind: type):
-    """Return an artifact of the run; None if it cannot be read, because missing data is no evidence here."""
+    """Return an artifact of the run, decoded as `kind`, or None if it cannot be read."""
     try:
         path = tracker.artifact(run.run_id, name)
         return jsonio.decode(kind, jsonio.read_json(path), name) if path else None

@@ -1,4 +1,4 @@
-"""The store and the experiment of a command, and MLflow's pages of the store."""
+"""Functions that open the store of a command, and that write views for MLflow's web pages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     """Return the tracker of a store.
 
     Args:
-        experiment: experiment of new runs; by default the one that MLFLOW_EXPERIMENT_NAME or `mlflow run
-            --experiment-name` names, else `fa_registry`.
-        create: create a missing database; if False, raise an error.
-        write: the command will write. If `create` and `write` are False, the store may be read-only.
+        store: MLflow tracking URI. If empty, the default store is used.
+        experiment: experiment for new runs. If empty, it is the experiment in MLFLOW_EXPERIMENT_NAME or in the option
+            `mlflow run --experiment-name`, or else `fa_registry`.
+        create: whether to create a missing database. If False, a missing database is an error.
+        write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
+
+    Raises:
+        StoreError: the store cannot be used.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -40,12 +44,14 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
-    """Write the views of the runs for MLflow's pages; return the address, or "" if that is impossible.
+    """Write views (charts and a table) of the runs for MLflow's web pages, and return the page's address.
+
+    If the views cannot be written, log a warning and return an empty string.
 
     Args:
-        study: only the runs of this study; by default all runs of the experiment.
-        experiment: by default the experiment of the newest run.
-        about: as for `views_of`.
+        study: show only the runs of this study. If empty, all runs of the experiment are shown.
+        experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
+        about: ids of the runs that were just trained or audited. Their settings are shown first.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -54,29 +60,35 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
         others = ", ".join(dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment))
         if study and others:
             LOG.warning(
-                "MLflow's page shows only the %d of %d runs of study %s in experiment %s; the others are in %s: "
-                "--experiment adds new runs to a given experiment",
+                "MLflow's page shows only the %d of %d runs of study %s that are in experiment %s. The other runs are in %s. "
+                "To log new runs in one experiment, use --experiment",
                 *(len(shown), len(runs), study, runs[0].experiment, others),
             )
         return tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, shown, about)) if runs else ""
     except StoreError as error:
-        LOG.warning("no view for MLflow's pages: %s", error)
+        LOG.warning("the view for MLflow's pages could not be written: %s", error)
         return ""
 
 
 def in_browser(uri: str, page: str) -> str:
-    """Return the complete address of a page, on the store's server or on the server of `make ui`."""
+    """Return the complete address of an MLflow page.
+
+    If the store has no server, the address is the one at which `make ui` serves the store.
+    """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def mlflow_run_in_progress() -> str:
-    """Return the id of the run that `mlflow run` began for this process, or ""."""
+    """Return the id of the run that `mlflow run` created for this process, or an empty string."""
     # a run in the experiment Default is ignored, because the user did not name this experiment
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 
 
 def trash_launcher_run(command: str) -> None:
-    """Name the run that `mlflow run` began if no command used it, and discard such runs of earlier calls."""
+    """Delete runs that earlier calls of `mlflow run` created and that no command used.
+
+    If no command used the run of this call either, rename that run. The next call deletes it.
+    """
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:
         return
@@ -91,6 +103,9 @@ def trash_launcher_run(command: str) -> None:
 
 
 def registry_folder(store: str) -> Path:
-    """Return the folder for files that may be lost: next to a sqlite store, else in the current folder."""
+    """Return the folder `.fa_registry` for files that are not part of the store, e.g. resume files.
+
+    The folder is next to the database of a sqlite store. For other stores, the folder is in the current folder.
+    """
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"

@@ -1,4 +1,4 @@
-"""The study command: expand the study, skip its complete runs, train the others."""
+"""The command `study`: read a study, and train each specification that has no finished run yet."""
 
 from __future__ import annotations
 
@@ -63,18 +63,19 @@ SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 @dataclass
 class StudyResult:
-    """The outcome of every spec of a study.
+    """Result of training a study.
 
     Attributes:
-        present: ids of runs that existed before.
-        trained: ids of runs that were trained now.
-        failed: errors by run name.
-        stopped: names of runs that a person stopped.
-        stopped_early: ids of runs that a rule of --stop-on ended, now or before.
-        elsewhere: ids of runs that other processes trained meanwhile.
-        left: names of runs that other processes still train.
-        other_code: run name → what changed since it was trained; the run was kept, or trained again.
-        page: address of the runs side by side in MLflow's pages; empty if there are none.
+        study: name of the study.
+        present: ids of the runs that were already in the store.
+        trained: ids of the runs that this call trained.
+        failed: name of each failed run → its error.
+        stopped: names of the runs that a person stopped.
+        stopped_early: ids of the runs that a rule of --stop-on ended, in this call or earlier.
+        elsewhere: ids of the runs that other workers trained during this call.
+        left: names of the runs that other workers are still training.
+        other_code: run name → changes in the code since the existing run was trained.
+        page: address of the MLflow page that compares the runs, or an empty string.
     """
 
     study: str
@@ -90,7 +91,7 @@ class StudyResult:
 
     @property
     def ended(self) -> int:
-        """Return how many runs ended as requested."""
+        """Number of runs that ended as requested."""
         return len(self.present) + len(self.trained) + len(self.stopped_early) + len(self.elsewhere)
 
     @property
@@ -113,20 +114,27 @@ def run_study(
     joins: bool = False,
     cluster: Cluster = Cluster(),
 ) -> StudyResult:
-    """Train every run of the study that the store does not have and no other process trains.
+    """Train the specifications of a study that have no finished run and that no other worker is training.
 
     Args:
-        chosen: a study.
-        jobs: runs at a time; 0: one per core, several side by side on a GPU.
-        edition: rules that are checked during training, instead of the study's.
-        stop_on: rules that end a run, `D1,D2`.
-        keep_trained: keep runs that other code has trained, instead of training them again.
-        executor: a name of studies.executors.CATALOG; empty: the default_executor.
-        silence: see Resources.
-        lease: see tracking.lease.
-        joins: run as one worker of many: begin at a random run of the study, write no run of the study, and do not wait
-            for runs that others train.
-        cluster: resources to request from a cluster's executor.
+        chosen: the study, with overrides.
+        place: the store, the experiment and the folder of data sets.
+        jobs: number of simultaneous runs. 0 means one run per core, or several runs in one process on a GPU.
+        edition: edition whose rules are checked during training. If empty, the study's edition is used.
+        stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
+        keep: which weights, training states and points are stored.
+        force: train all specifications, even if the store has finished runs.
+        keep_trained: keep finished runs that were trained with other code, instead of training them again.
+        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
+        silence: a run in a separate process is ended if it completes no epoch in this number of seconds. 0 means never.
+        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
+        joins: run as one of many workers: begin with a random specification, log no run for the study itself, and do not
+            wait for the runs of other workers.
+        cluster: resources to request from the executor's cluster.
+
+    Raises:
+        InvalidFields: lists all invalid arguments.
+        Interrupted: a person stopped the study.
     """
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
     keep = replace(keep, states=keep.states or study.keep_states)
@@ -163,7 +171,7 @@ def run_study(
 
 
 def _rotated_specs(specs: list[RunSpec]) -> list[RunSpec]:
-    """Return the same specs, rotated by a random number, so that workers do not all begin with the first."""
+    """Return the specifications in rotated order, beginning with a random one."""
     first = random.randrange(len(specs))
     return specs[first:] + specs[:first]
 
@@ -178,10 +186,7 @@ def _train(
     adopted: str,
     joins: bool,
 ) -> None:
-    """Train the jobs below a run of the study.
-
-    Nothing is written before the executor of this name has room for the jobs.
-    """
+    """Log a run for the study itself, and train the jobs as its child runs, after the executor was opened."""
     specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
     asked = replace(asked, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
@@ -220,7 +225,7 @@ def _train_with_others(
     tracker: MlflowTracker,
     waits: bool,
 ) -> None:
-    """Train all jobs, wait for those that others train, and train those that others did not finish."""
+    """Train all jobs, wait for jobs of other workers, and train the jobs that these workers gave up."""
     signs, others = HeartbeatMonitor(), []
     while jobs or others:
         others += _train_all(jobs, study, result, resources, executor) if jobs else []
@@ -254,11 +259,7 @@ def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
 
 
 def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult, interrupted: bool = False) -> None:
-    """End the study's own run, and those of its runs that a killed worker could not end.
-
-    Args:
-        interrupted: whether a second Ctrl-C stopped the study, so that it has no result of running jobs.
-    """
+    """End the run of the study itself, and end the runs that killed workers left open."""
     interrupted = interrupted or bool(result.stopped)
     broken = bool(result.failed) or result.ended < len(study.specs)
     for spec in study.specs if broken else ():
@@ -276,7 +277,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 def _already_there(
     study: Study, tracker: MlflowTracker, watch: MonitoredRules, force: bool, keep_trained: bool
 ) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
-    """Return the runs that the store has, the missing specs, and all attempts at each by its identity."""
+    """Return the finished runs, the specifications without a finished run, and all runs by specification."""
     result, todo = StudyResult(study.name), []
     attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
@@ -296,7 +297,7 @@ def _already_there(
 
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
     early = len(result.stopped_early)
-    state = f"complete or stopped early as asked ({early})" if early else "complete"
+    state = f"complete, or stopped early as requested ({early})" if early else "complete"
     count = len(study.specs)
     LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
     if adopted:
@@ -307,7 +308,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 
 
 def _marks(study: Study) -> dict[str, str]:
-    """Return the tags by which an audit recognises which study variant was trained."""
+    """Return the tags of a study's own run: kind, study name and study variant."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
     return kind | ({schema.TAG_VARIANT: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
 
@@ -322,12 +323,13 @@ def checked_study(
     lease: str | int = LEASE,
     cluster: Cluster = Cluster(),
 ) -> tuple[Study, JobResources, MonitoredRules]:
-    """Return the study, its resources and the rules to check.
+    """Return the study, the resources for training, and the rules to check during training.
 
-    In the resources, at_once 0 means: chosen for the machine or cluster.
+    In the resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. The arguments
+    are as for `run_study`.
 
     Raises:
-        InvalidFields: names everything that is wrong.
+        InvalidFields: lists all invalid arguments.
     """
     problems: list[str] = []
     processes, study, watch = 0, None, UNWATCHED
@@ -362,10 +364,10 @@ def _too_large(study: Study) -> list[str]:
 def _train_all(
     jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
 ) -> list[TrainingJob]:
-    """Train all jobs by the executor of this name, and sort the runs into `result` as they end.
+    """Train all jobs with the executor `name` and add their runs to `result`.
 
     Returns:
-        The jobs that other processes train.
+        The jobs that other workers are training.
     """
     elsewhere: list[TrainingJob] = []
     open_jobs = set(range(len(jobs)))
@@ -374,7 +376,6 @@ def _train_all(
     with Progress(title, names, training_text) as progress, stop_on_signal() as stop:
 
         def receive(event: JobEvent) -> None:
-            """Show an event, and add a run that ended to the result."""
             progress.show(event)
             if event.kind in ENDS:
                 open_jobs.discard(event.index)
@@ -405,14 +406,17 @@ def _study_tags(study: Study) -> dict[str, str]:
 
 
 def concurrency(asked: JobResources, room: Capacity, specs: Sequence[RunSpec]) -> int:
-    """Return how many runs train at a time: the requested number, on a cluster limited by its capacity."""
+    """Return the number of simultaneous runs.
+
+    This is the requested number or a default, limited by the capacity of the cluster.
+    """
     if not room.at_once:
         return asked.at_once or default_processes(specs)
     return min(asked.at_once or room.at_once, room.at_once)
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
-    """Return one process per core; on a GPU, the number of runs side by side in one process."""
+    """Return the default number of simultaneous runs: one per core, or SIDE_BY_SIDE on a GPU."""
     return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
 
 
@@ -423,7 +427,10 @@ SKIPPED = "skipped"  # without_reference of a rule that is skipped if there is n
 
 
 def without_frozen(study: Study, edition: Edition) -> list[str]:
-    """Return one problem per setting with classes that lacks the frozen control a rule of `edition` needs."""
+    """Return an error for each setting without the frozen control that a rule of the edition needs.
+
+    Settings whose data set has no classes are not checked.
+    """
     rules = [
         rule.code for rule in edition.rules if rule.reference and rule.gating and rule.without_reference != SKIPPED
     ]
@@ -436,13 +443,13 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
         if missing and _has_classes(specs[0]):
             problems.append(
                 f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
-                f"{', '.join(rules)} of edition {edition.name} cannot be judged without"
+                f"{', '.join(rules)} of edition {edition.name} cannot be judged without this control"
             )
     return problems
 
 
 def _has_classes(spec: RunSpec) -> bool:
-    """Return whether the data set has classes; only the labels of synthetic sets can lack them."""
+    """Return whether the labels of the data set are classes."""
     dataset = datasets.get(spec.dataset)
     if dataset.card.sha256 or dataset.card.files:
         return True
@@ -457,7 +464,10 @@ def _seeds(seeds: list[int]) -> str:
 
 
 def study_note(study: Study) -> str:
-    """Return the study's question and its runs in Markdown. An audit writes its findings above this note."""
+    """Return a Markdown note with the study's question and its runs, for the study's own run in MLflow.
+
+    An audit later writes its findings above this note.
+    """
     labels = dict.fromkeys(spec.label for spec in study.specs)
     seeds = sorted({spec.seed for spec in study.specs})
     sizes = [

@@ -1,7 +1,7 @@
-"""Third-party diagnostics of an audit, which run in separate processes, and remarks on packages.
+"""Measurement of third-party diagnostics in separate processes during an audit.
 
-Built-in metrics are measured earlier, in processes that imported no third-party entry point. If a package changes
-built-in functions when it is imported, the change affects only the package's own process.
+Importing a third-party package could change built-in functions. Separate processes make sure that such a change does not
+affect built-in metrics.
 """
 
 from __future__ import annotations
@@ -31,16 +31,23 @@ Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measureme
 
 
 def usable_members() -> dict[str, Diagnostic]:
-    """Return the third-party diagnostics; log and omit diagnostics that cannot be imported."""
+    """Return the third-party diagnostics by name.
+
+    If a diagnostic cannot be imported, an error is logged and the diagnostic is omitted.
+    """
     foreign = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in foreign}
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
-    """Measure every run with the third-party diagnostics; call `job` in separate processes.
+    """Measure the third-party diagnostics of every run in separate processes.
+
+    Args:
+        job: function that measures one run in a worker process.
+        processes: number of worker processes.
 
     Returns:
-        One result per run. If the run's process failed, `failures` has the reason for every third-party diagnostic.
+        One result per run. If the process of a run failed, `failures` of its result contains the error.
     """
     found: dict[int, Measurements] = {}
 
@@ -54,14 +61,17 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
     with stop_on_signal() as stop:
         supervise(runs, job, processes, stop, receive)
     if len(found) < len(runs):
-        raise Interrupted("stopped while third-party diagnostics measured the runs; nothing was judged")
+        raise Interrupted("stopped while third-party diagnostics measured the runs; no run was judged")
     return [found[place] for place in range(len(runs))]
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
-    """Add the metrics `extra` of third-party diagnostics to a record and compare them with `logged`.
+    """Return the record with the metrics of third-party diagnostics, compared with the logged values.
 
-    A metric with the name of a built-in metric is ignored.
+    Args:
+        record: record with built-in metrics.
+        logged: metrics that the run logged.
+        extra: recomputed metrics of third-party diagnostics. Metrics with the name of a built-in metric are ignored.
     """
     ours, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
@@ -76,13 +86,13 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
 
 
 def third_party_part(measurements: Measurements) -> Measurements:
-    """Return the measurements without the built-in metrics."""
+    """Return only the metrics of third-party diagnostics."""
     kept = without_built_in(Measured(measurements.sites, measurements.scalars))
     return dataclasses.replace(measurements, sites=kept.sites, scalars=kept.scalars)
 
 
 def built_in_part(measurements: Measurements) -> Measurements:
-    """Return only the built-in metrics of the measurements."""
+    """Return only the built-in metrics."""
     foreign = third_party_part(measurements)
     sites = {name: row for name, row in measurements.sites.items() if name not in foreign.sites}
     scalars = {name: found for name, found in measurements.scalars.items() if name not in foreign.scalars}
@@ -98,7 +108,7 @@ def _integrity(ours: Integrity, theirs: Integrity) -> Integrity:
 
 
 def third_party_cards() -> dict[str, Any]:
-    """Return the cards of third-party diagnostics, which are imported in another process."""
+    """Return the cards of all third-party diagnostics, which are imported in another process."""
     if not diagnostics.CATALOG.third_party():
         return {}
     end = run_in_subprocess(_cards_there, CARDS_SECONDS)
@@ -110,7 +120,7 @@ def _cards_there() -> str:
 
 
 def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
-    """Yield one remark per third-party package that an audit of these runs imported."""
+    """Yield one remark per third-party package whose code an audit of these runs imported."""
     found = dict(IMPORTED)
     for location in _locations(specs):
         found.setdefault((location.package, location.version), location.module)

@@ -1,4 +1,4 @@
-"""The track function: log a user-supplied training loop as a run and measure the model at every epoch."""
+"""The function `track`: log a user-supplied training loop as a run, and measure its model every epoch."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # metrics that a loop may report in addition to the test accuracy
 NO_ACCURACY = "no test accuracy was given"
 NO_ONE_CALLED = (
-    "the loop ended without a call of run.epoch(): nothing was measured after its start, and the run is not complete"
+    "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
-STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
+STATED = "the author of the loop reported method, seed, data set, accuracies and losses; the author's function returned the credit"
 DRAWS = 20  # number of random feedback samples of the null, as for a built-in training loop
 
 
@@ -49,8 +49,8 @@ class TrackedRun:
     """Context manager for a run of a user-supplied loop, returned by `track`.
 
     Attributes:
-        done: number of measured epochs. A resumed loop continues with the next epoch.
-        fired: rule of the edition → the epoch at which the rule first fired.
+        done: number of measured epochs. A resumed loop must continue with epoch `done + 1`.
+        fired: rule code → first epoch at which the rule of the default edition fired.
     """
 
     def __init__(
@@ -106,14 +106,20 @@ class TrackedRun:
     def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
         """Measure the model, log the metrics as the next epoch, and return the metrics.
 
-        The call does not change the model, its gradients, modes and buffers, or any random generator.
+        The call does not change the model, its gradients and buffers, its training mode, or any random generator.
 
         Args:
-            test_accuracy: accuracy as a fraction of the whole test set, measured by the loop.
-            figures: values of loss_train, accuracy_train, penalty.
+            test_accuracy: accuracy on the whole test set, from 0 to 1, as the user's loop measured it.
+            figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty.
+
+        Raises:
+            UsageError: the call is outside the `with` block.
+            InvalidFields: lists all invalid arguments.
         """
         if self._writer is None:
-            raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
+            raise UsageError(
+                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found one outside"
+            )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)
         checks.problems += [unknown_name_text("figure", name, FIGURES) for name in figures if name not in FIGURES]
@@ -135,7 +141,9 @@ class TrackedRun:
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):
-            self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) resumes from there")
+            self._writer.interrupt(
+                f"interrupted after epoch {self.done}; track(…, resume=True) continues with the next epoch"
+            )
         elif error is not None:
             self._writer.fail(error)
         elif not self.done:
@@ -171,7 +179,7 @@ class TrackedRun:
     def _measured(
         self, reported: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model; check its reference gradient at every tenth epoch and at the end (epoch None)."""
+        """Measure the model; at every EVERY-th epoch and at the end, also check the reference gradient."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
@@ -192,7 +200,7 @@ class TrackedRun:
 
 
 def _norms(row: EpochRow) -> tuple[float, ...] | None:
-    """Return ‖h_l‖ of the row, one value per site; None if a value is not finite."""
+    """Return ‖h_l‖ for each site l, or None if a value is not finite."""
     values = tuple(reading.value for reading in row.measurements.sites["h_norm"])
     return None if None in values else values
 
@@ -222,27 +230,28 @@ def track(
 ) -> TrackedRun:
     """Return a context manager that logs a user-supplied training loop as a run.
 
-    The loop calls `run.epoch(test_accuracy=…)` once per epoch. The default of an argument is in brackets.
+    The user's loop calls `run.epoch(test_accuracy=…)` once per epoch. The default of an argument is in brackets.
 
     Args:
         model, sites, skip, readout, gradient: as for `adapt`.
-        eval: the batch of all metrics, x (N, …) and y (N,) int64; in the paper 128 samples of the test set.
+        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64. The paper uses 128 test samples.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
+        seed: seed of the run, recorded in its specification.
         control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
             the last site are frozen inside the `with` block. A list gives the names of other blocks or parameters.
-            It is an error if `frozen_control` already freezes the model.
-        credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
-        fresh: the credit with new random feedback, for the null, as for `alignment`.
-        dataset: name of the data set [`own-` and digits of the digest of `eval`].
-        factory: `package.module:function` that builds such a model without arguments, for an audit with --factory.
-        feedback: the matrices (name → tensor) or the module that the credit uses; stored with the run.
+            If `frozen_control` already freezes the model, an error is raised.
+        credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
+        fresh: function that returns the credit with new random feedback, for the null distribution, as for `alignment`.
+        dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
+        factory: `package.module:function` that builds the model without arguments, for an audit with --factory.
+        feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
-        study, experiment, store: where the run is logged.
-        resume: continue the same loop if it was interrupted; `run.done` is its last epoch.
+        study, experiment, store: study tag, experiment and MLflow tracking URI of the run.
+        resume: continue the same loop after an interruption. `run.done` is the number of its finished epochs.
 
     Raises:
-        InvalidFields: lists all invalid arguments; nothing was trained or written.
+        InvalidFields: lists all invalid arguments. Nothing was trained or written.
 
     >>> with fa_registry.track(model, eval=(x, y), method="mine", seed=7, credit=rule) as run:
     ...     for epoch in range(100):
@@ -302,7 +311,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
 
 def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
     texts = {"method": method, "dataset": dataset, "study": study}
-    problems = [] if method else ["method: expected the name of the rule"]
+    problems = [] if method else ["method: expected the name of the method, found none"]
     problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
     for name, number in (("seed", seed), ("epochs", epochs)):
         least, most = INTEGERS[name]
@@ -316,29 +325,36 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
 
 
 def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
-    """Return the reasons why the run cannot freeze the model."""
+    """Return the reasons why the argument `control` is invalid for this model."""
     is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
     if control is not True and not is_listed:
         return [f"control: expected True, False or a list of names, found {control!r}"]
     if isinstance(model, nn.Module) and frozen_blocks(model):
         return [
-            "control: expected a model that is not frozen, found one inside frozen_control; use only one of the two"
+            "control: expected a model that is not frozen, found one frozen by frozen_control; "
+            "use only one of control and frozen_control"
         ]
     distributed = torch.distributed
     is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if is_one_of_many or "DistributedDataParallel" in wrappers:
         advice = "use frozen_control in every process, before the model is wrapped"
-        return [f"control: expected a model of one process, found one of several, whose others would train; {advice}"]
+        return [
+            f"control: expected a model that one process trains, found a model that several processes train; {advice}"
+        ]
     return []
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
-    """Return the reasons why the factory's model does not match the trained model."""
+    """Return an error if the factory fails or builds a model with other weights than the trained model."""
     try:
         built = structure(from_factory(factory))
     except UsageError as error:
         return [str(error)]
-    return [] if built == structure(_inner(network)) else [f"factory {factory!r}: its model has other weights"]
+    return (
+        []
+        if built == structure(_inner(network))
+        else [f"factory {factory!r}: expected a model like the trained one, found other names or shapes of weights"]
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -363,7 +379,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
     sealed = (
         {"script": script.name, "sha256": jsonio.file_digest(script)}
         if script.is_file()
-        else {"script": "no file: typed in"}
+        else {"script": "no file (interactive session)"}
     )
     return {
         **sealed,
@@ -385,7 +401,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 
 
 def _commit(folder: Path) -> str:
-    """Return the git commit of a folder, with a + if files were changed; empty outside a checkout."""
+    """Return the git commit of a folder, with a `+` if files were changed, or an empty string."""
     try:
         text = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
         return subprocess.run(text, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -1,4 +1,4 @@
-"""Train one spec into the store: the job that `train` runs here and `study` runs many times."""
+"""Train one specification and log the run; used by the commands `train` and `study`."""
 
 from __future__ import annotations
 
@@ -59,18 +59,24 @@ FILES = "the disk with this run's files"  # named in errors that are not the sto
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One run to train.
+    """One specification to train, with all options.
 
     Attributes:
-        store: tracking URI.
-        adopt: id of a run that `mlflow run` already started for it.
-        watch: the rules to check during training, and those that end the run.
-        conformance: of its method, to be recorded with the run.
-        device: which of several cards, `cuda:1`.
-        lease: see tracking.lease.
-        known: ids of existing runs of this spec that do not count; a run that another process finishes meanwhile
-            counts.
-        yields: whether this job ends if another process trains the spec.
+        spec: specification of the run.
+        store: MLflow tracking URI.
+        experiment, experiment_id: name or id of the experiment for the run.
+        study: name of the study, for the run's tag.
+        study_run: id of the MLflow run of the study itself.
+        adopt: id of a run that `mlflow run` has created, to be used for this job.
+        threads: number of CPU threads.
+        keep: which weights, training states and points are stored.
+        data_root: folder with the files of data sets.
+        watch: rules to check during training, and rules that end the run.
+        conformance: result of the conformance suite for the method, to be recorded with the run.
+        device: GPU to use if the machine has several, e.g. `cuda:1`.
+        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
+        known: ids of runs of this specification that had ended before this job. They do not make the job unnecessary.
+        yields: whether to end this job if another worker trains the specification.
     """
 
     spec: RunSpec
@@ -96,7 +102,7 @@ class TrainingJob:
 
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
-    """Return the most important metrics; those without a value are left out."""
+    """Return the most important final metrics, without metrics that have no value."""
     names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
     known = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
     return {name: value for name, value in known.items() if value is not None}
@@ -107,10 +113,13 @@ class TrainingResult:
     """Result of a training job.
 
     Attributes:
-        run_id: of the other process's run if status is ELSEWHERE.
-        status: ELSEWHERE if another process trains, or has just trained, the specification.
-        fired: rule → the epoch at which it first fired.
-        ended_by: why a run was stopped early.
+        run_id: id of the trained run. If the status is ELSEWHERE, id of the other worker's run.
+        status: status of the run, or ELSEWHERE if another worker trains or has just trained the specification.
+        epochs: number of trained epochs.
+        resumed_from: last epoch before an interruption, or 0.
+        headline: the most important final metrics.
+        fired: rule code → first epoch at which the rule fired.
+        ended_by: rule that ended the run early, or an empty string.
     """
 
     run_id: str
@@ -125,12 +134,15 @@ class TrainingResult:
 def training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    """Train `job` into the store; yield while a GPU works on an epoch.
+    """Train a job's specification and log the run; yield while a GPU computes an epoch.
 
-    If stopped between epochs, it writes a resume file and raises Interrupted; the same job then resumes from there.
+    If `stop` returns True between two epochs, a resume file is written and Interrupted is raised. The same job then
+    resumes from this file.
 
     Args:
-        report: receives (epoch, epochs, note, rule → epoch of first fire) after every epoch.
+        job: the specification to train.
+        stop: function that returns True if training must stop.
+        report: function that is called after every epoch with (epoch, epochs, note, rule → epoch of first fire).
     """
     with on_device(job.device):
         return (yield from _training_steps(job, stop, report))
@@ -174,7 +186,7 @@ def _training_steps(
 
 
 class _Attempts:
-    """Cached runs of one specification. `refresh()` reads them again and closes runs of dead workers."""
+    """Cached list of all runs of one specification; `refresh` also closes runs of dead workers."""
 
     def __init__(self, tracker: Tracker, identity: str):
         self._tracker, self._identity = tracker, identity
@@ -190,10 +202,7 @@ class _Attempts:
 
 @lru_cache(maxsize=2)
 def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
-    """Return the tracker and snapshot shared by all jobs of this process.
-
-    They are cached because opening a store queries all of its experiments.
-    """
+    """Return the tracker and the study snapshot that all jobs of this process share."""
     tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
     return tracker, StudySnapshot(tracker, study)
 
@@ -210,7 +219,7 @@ def _trained(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Generator[None, None, TrainingResult]:
-    """Train the job's task from its first epoch or its resume file, and log all results."""
+    """Train the job from the first epoch or from its resume file, and log the results."""
     trainer, watch = Trainer(task), job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
@@ -255,21 +264,20 @@ def _trained(
 
 
 def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
-    """Save the state of a run that cannot be logged; return a message about what is saved."""
+    """Write a resume file for a run that cannot be logged, and return a message for the user."""
     if not rows:
         return "Nothing of this run was trained yet"
     with suppress(OSError):
         if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
-            return f"This run is saved after epoch {trainer.epoch}, and resumes from there"
-    return "The current state could not be saved; the run will resume from its last resume file or restart"
+            return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
+    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts it"
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
-    """Return the name of a run's resume file.
+    """Return the name of the resume file.
 
-    A run that a rule may end has a separate file, because the state of other runs may be after its end. A run of
-    changed code also has one: a half-trained run must not be continued with edited code.
+    The name depends on the stop rules and on the code, because a run must not be resumed with other stop rules or code.
     """
     changed = {
         name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
@@ -279,7 +287,7 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
 
 
 class _Listener:
-    """Receives every epoch: logs it, checks the rules, saves due resume files and reports progress."""
+    """Receiver of each epoch's metrics, which logs them, checks the rules and writes resume files."""
 
     def __init__(
         self, writer: RunWriter, resume: ResumeFile, kept: KeptState, monitor: Monitor, report: Callable[[Any], None]
@@ -297,7 +305,7 @@ class _Listener:
 
 
 def _note(row: EpochRow) -> str:
-    """Return the text of an epoch for a progress bar: the accuracy, or the loss if there are no classes."""
+    """Return the accuracy of an epoch as text for a progress bar, or the loss if there are no classes."""
     for name in ("accuracy", "loss_train"):
         reading = row.measurements.scalars.get(name)
         if reading is not None and reading.value is not None:
@@ -306,14 +314,23 @@ def _note(row: EpochRow) -> str:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the run that makes training this spec unnecessary, if there is one: see `newest_finished`."""
+    """Return the finished run that makes training the specification unnecessary, or None.
+
+    See `newest_finished`.
+    """
     return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest complete or diverged run of a spec (a diverged one would diverge again).
+    """Return the newest finished run of a specification, or None.
 
-    If there is none, return one that was stopped early by the same stop rules, which would stop it again.
+    A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
+    stop rules ended early, because they would end the run again.
+
+    Args:
+        runs: all runs of the specification.
+        spec: the specification.
+        watch: rules that may end a run.
     """
     runs = newest_first(runs)
     for run in runs:
@@ -327,14 +344,14 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
 
 
 def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
-    """Return the ids of the runs that will not change any more."""
+    """Return the ids of the runs that are not running."""
     return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
 
 
 def finished_but(
     known: Iterable[str], watch: MonitoredRules
 ) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """Return `newest_finished` without the runs with these ids."""
+    """Return a function like `newest_finished` that ignores the runs with the ids `known`."""
 
     def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
         return newest_finished([run for run in attempts if run.run_id not in known], spec, watch)
@@ -343,7 +360,7 @@ def finished_but(
 
 
 def training_text(result: TrainingResult) -> str:
-    """Describe how training ended: status, metrics, and which rules fired."""
+    """Return one line about the end of training: status, metrics, and fired rules."""
     resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
     if result.status == ELSEWHERE:
         return f"trained by another process: run {result.run_id}"
@@ -357,14 +374,14 @@ def training_text(result: TrainingResult) -> str:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A run that is in the store.
+    """Result of `run_train`.
 
     Attributes:
-        ended_by: why it was stopped early, if it was.
-        result: None if the run existed before.
-        other_code: what changed since an existing run was trained, one line per plug-in; the run was kept, or trained
-            again.
-        page: address of all runs of its experiment side by side in MLflow's pages; empty if there are none.
+        run_id, status: id and status of the run.
+        ended_by: rule that ended the run early, or an empty string.
+        result: result of training, or None if the store already had the run.
+        other_code: changes in the code since an existing run was trained, one line per plug-in.
+        page: address of the MLflow page that compares all runs of the experiment, or an empty string.
     """
 
     run_id: str
@@ -389,21 +406,27 @@ def run_train(
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
 ) -> TrainResult:
-    """Train one spec, unless the store has a finished run of it that today's code trained or that is kept.
+    """Train one specification, if the store has no finished run of it.
+
+    If the finished run was trained with other code, the specification is trained again, except with `keep_trained`.
 
     Args:
-        fields: of a run specification, as typed.
-        study: study that the run is tagged as a part of.
-        edition: rules that are checked during training, instead of the study's.
-        stop_on: rules that end the run, `D1,D2`.
-        keep: which weights, states and points are kept.
-        keep_trained: keep a run that other code has trained, instead of training it again.
-        executor: a name of studies.executors.CATALOG; empty: the default_executor.
-        silence: see Resources.
+        fields: fields of the run specification, as the user typed them.
+        place: the store, the experiment and the folder of data sets.
+        study: name of the study for the run's tag.
+        edition: edition whose rules are checked during training. If empty, the study's edition is used.
+        stop_on: comma-separated codes of the rules that end the run, e.g. `D1,D2`.
+        threads: number of CPU threads.
+        keep: which weights, training states and points are stored.
+        force: train even if the store has a finished run.
+        keep_trained: keep a finished run that was trained with other code, instead of training again.
+        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
+        silence: a run in a separate process is ended if it completes no epoch in this number of seconds. 0 means never.
+        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
 
     Raises:
-        InvalidFields: names everything that is wrong, before anything is written.
-        RegistryError: training failed; has the traceback.
+        InvalidFields: lists all invalid arguments. Nothing was written.
+        RegistryError: training failed. The message contains the traceback.
     """
     spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
     tracker = open_tracker(place.store, place.experiment)
@@ -452,10 +475,10 @@ def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> 
 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
-    """Return the job's result, or raise its error."""
+    """Train the job with an executor; return the result, or raise the error of the job."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
-        raise Interrupted(end.value or "stopped before it began")
+        raise Interrupted(end.value or "stopped before the run began")
     if end.kind == "failed":
         close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # runs of a killed process
         failure = RegistryError(end.value)
@@ -474,7 +497,7 @@ def _checked(
     threads: int,
     lease: str | int,
 ) -> tuple[RunSpec, MonitoredRules, JobResources]:
-    """Return the spec, the rules to check and the resources; raise one error that names everything wrong."""
+    """Return the specification, the rules to check and the resources; raise one error for all problems."""
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
     quiet = parse_seconds("silence", silence, problems)
@@ -494,7 +517,14 @@ def _checked(
 
 
 def parse_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
-    """Return the seconds; errors are added to `problems`."""
+    """Return a number of seconds, or append an error to `problems` and return `least`.
+
+    Args:
+        name: name of the option, for the error.
+        typed: value as the user typed it.
+        problems: list of errors.
+        least, most: smallest and largest valid value.
+    """
     try:
         return whole_number(typed, least=least, **({} if most is None else {"most": most}))
     except ValueError as error:
@@ -507,11 +537,15 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
-    """Return the default executor for these runs.
+    """Return the name of the default executor for these runs.
 
-    Third-party code, which may end its process, and `several` runs on the CPU are trained in separate processes.
-    Everything else is trained in this process: on a GPU jobs share the card in turns, and a debugger can step into a
-    single run.
+    Runs with third-party code, and several runs on a CPU, are trained in separate processes (`local`): third-party code
+    could end its process. Other runs are trained in this process (`side_by_side`): runs on a GPU share the GPU, and a debugger
+    can step into a single run.
+
+    Args:
+        specs: the runs to train.
+        several: whether several runs train at the same time.
     """
     if any(map(runs_others_code, specs)):
         return "local"
@@ -519,13 +553,13 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Describe how many states a run keeps, and the largest size of one; empty if none are kept."""
+    """Return a text with the number of stored training states and their maximum size, or an empty string."""
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
     most = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
     count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
-    return f"keeps {count} states of at most {most / 2**20:,.1f} MiB a run"
+    return f"keeps {count} training states of at most {most / 2**20:,.1f} MiB each per run"
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:
@@ -533,7 +567,6 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 
 
 def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
-    """Run the job under a progress bar; return how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
     chosen = executors.CATALOG.get(executor)

@@ -1,7 +1,7 @@
-"""Recomputation of a run of a user-supplied loop, if the auditor trusts its model factory.
+"""Recomputation of the metrics of a run that a user-supplied training loop logged with `track`.
 
-A file in the store contains the name of the factory function. The function is imported only if the auditor passes the
-same name with `--factory`, because an untrusted store could name any installed function.
+The run names a factory function that builds its model. The function is imported only if the auditor passes the same name
+with `--factory`, because an untrusted store could name any installed function.
 """
 
 from __future__ import annotations
@@ -29,13 +29,20 @@ from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
 from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
 
-REPORTED = "accuracy, losses and all metrics of its credit are as its author reported them"
+REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
 # metrics that need no gradient
 OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max", "h_L"}
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the model that `package.module:function` builds; raise UsageError if the function fails."""
+    """Return the model that a factory function builds.
+
+    Args:
+        path: `package.module:function`.
+
+    Raises:
+        UsageError: the function cannot be imported, fails, or does not return an nn.Module.
+    """
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -44,17 +51,27 @@ def from_factory(path: str) -> nn.Module:
             f"factory {path!r}: {type(error).__name__}: {error}; expected package.module:function"
         ) from error
     if not isinstance(model, nn.Module):
-        raise UsageError(f"factory {path!r}: expected it to build an nn.Module, found a {type(model).__name__}")
+        raise UsageError(
+            f"factory {path!r}: expected a function that returns an nn.Module, found one that returns a {type(model).__name__}"
+        )
     return model
 
 
 def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -> RunRecord:
-    """Recompute all metrics that need no credit, if the factory is one of `factories`; return the record."""
+    """Return the record with recomputed metrics, if its model factory is one of the trusted `factories`.
+
+    Metrics of the credit, the accuracy and the losses are not recomputed. If the factory is not trusted, no metric is
+    recomputed and the record is marked as unverifiable.
+    """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    why = f"its factory {factory} was not trusted (--factory)" if factory else "no factory of its model was given"
+    why = (
+        f"the auditor did not trust the model factory {factory} (--factory)"
+        if factory
+        else "the run names no model factory"
+    )
     if not factory or factory not in factories:
-        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are as measured during training; {why}"
+        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are not recomputed, because {why}"
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
         )
@@ -93,7 +110,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
-    """Return the logged metrics that can be recomputed from the weights and the batch."""
+    """Return the logged metrics that were also recomputed from the weights and the batch."""
 
     # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
     # comparison: a logged value of such a metric is a difference.

@@ -1,4 +1,4 @@
-"""The verify command: check runs, a report or a bundle."""
+"""The command `verify`: check runs, an audit report or a bundle."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of the check of one run, report or bundle.
+    """Result of checking one run, report or bundle.
 
     Attributes:
-        run_id: empty if the outcome is not about a run.
-        files: checked file → size in bytes.
+        run_id: id of the run, or an empty string if the result is not about a run.
+        name: name of the run, or a description of the checked object.
+        integrity: outcome of the check, with details.
+        files: name of each checked file → size in bytes.
     """
 
     run_id: str
@@ -63,10 +65,10 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 def run_verify(
     report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
-    """Verify a report, a bundle, or the chosen runs; see `api.verify`."""
+    """Verify a report, a bundle or selected runs; see `api.verify`."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
-        raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
+        raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(given) or 'none'}")
     is_bundle = report_file.endswith(BUNDLE)
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
@@ -78,9 +80,10 @@ def run_verify(
 
 
 def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
-    """Recompute the selected runs, compare the logged metrics, and check the audits of the runs.
+    """Recompute the metrics of the selected runs, and check the audits of these runs.
 
-    Each audit is judged and rendered again. A run's verdict tags and attached pages must agree with the result.
+    For each audit, the records are judged again and the pages are rendered again. The verdict tags and the attached pages of
+    each run must agree with the result.
     """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
@@ -98,12 +101,12 @@ def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "
 
 
 def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]) -> Verification:
-    """Return a run's outcome: mismatch for a changed file or table, unverifiable for other errors."""
+    """Return the outcome for a run: mismatch for a changed file or table, unverifiable for other errors."""
     run, record = gathered.run, gathered.record
     if not record:
         state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
         return Verification(run.run_id, run.name, Integrity(state, (gathered.exclusion.reason,)))
-    pages, check = {}, Check(PAGES, "agrees", "those that audits attached are unchanged")
+    pages, check = {}, Check(PAGES, "agrees", "the pages that audits attached are unchanged")
     try:
         pages = check_run_pages(tracker, run)
     except IntegrityError as error:
@@ -116,7 +119,10 @@ def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return a mapping from audit id ("" if unknown) to the runs whose verdict tags this audit wrote last."""
+    """Return a mapping from audit id to the runs whose verdict tags this audit wrote.
+
+    The id is an empty string for runs whose audit is unknown.
+    """
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
     # but not this tag; it is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
@@ -130,7 +136,7 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
 
 
 def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit whose report lists the run as excluded, or ""."""
+    """Return the id of the newest audit that excluded the run, or an empty string."""
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
     for audit in audits:
         with contextlib.suppress(RegistryError):  # if the report is unreadable, continue with the next audit
@@ -143,13 +149,13 @@ def _excluding(tracker: Tracker, run: StoredRun) -> str:
 def _audit(
     tracker: Tracker, audit_id: str, runs: Sequence[StoredRun], checks: dict[str, list[Check]]
 ) -> Iterator[Verification]:
-    """Check an audit; add to `checks` (by run id) the results for the tags and pages of `runs`."""
+    """Yield the outcomes for an audit's verdicts and pages, and add the checks of its `runs` to `checks`."""
     name = f"audit {audit_id or 'of the verdict tags'}"
     try:
         audit = tracker.get(audit_id) if audit_id else None
         if audit is None:
             named = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
-            raise UsageError(f"no audit of this store gives the values of the tags {schema.TAG_VERDICT} of {named}")
+            raise UsageError(f"no audit in this store wrote the verdict tags {schema.TAG_VERDICT} of {named}")
         report = recorded_report(tracker, audit_id, "fa-registry audit")
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
@@ -174,7 +180,7 @@ def _audit(
 
 
 def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Integrity:
-    """Compare the report's records with the runs, then judge the records again and compare the verdicts."""
+    """Compare the report's records with the runs, and its verdicts with newly computed verdicts."""
     records = check_records(tracker, report)
     judged = check_verdicts(report, same_release)
     worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
@@ -182,9 +188,9 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
-    """Check a run's verdict tags and its attached pages. `out`: folder of the rendered pages, or None."""
+    """Check the verdict tags of a run and its attached pages, which are compared with the files in `out`."""
     wrong = verdict_tag_differences(notes.sources.report, run)
-    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")
+    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"the tags agree with audit {audit.run_id}")
     if out is not None:
         found = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
         outcome = {"verified": "agrees", "mismatch": "differs"}.get(found.state, "not possible")
@@ -192,7 +198,15 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the runs and artifacts in the store, and judge its records again."""
+    """Compare an audit.json with the runs in the store, and judge its records again.
+
+    Args:
+        path: path of the audit.json.
+        store: MLflow tracking URI.
+
+    Returns:
+        One outcome for the report, one for its verdicts, and one per run.
+    """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
     # digest of the JSON, not of the decoded report, to which a later release may have added fields
@@ -212,13 +226,13 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of the report that have the same final weights as another run."""
+    """Return the records of the runs whose final weights are equal to those of another run."""
     records = [run.record for run in report.runs]
     return [after for before, after in zip(records, compared(tracker, records), strict=True) if after is not before]
 
 
 def _still_stands(record: RunRecord, same: Mapping[str, Integrity], tracker: Tracker) -> Verification:
-    """Check that a run's files, specification and metrics are as in the report's record."""
+    """Return whether the run in the store has the files, specification and metrics of the report's record."""
     files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)

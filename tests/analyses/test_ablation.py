@@ -132,7 +132,7 @@ def test_a_diverged_run_is_the_protocols_alone_to_reject():
     analysis = analysed("ablation", runs)
     cells = row(analysis.tables[0], method="dfa")
     assert (cells["accuracy + Γ + D1 + D2 + D3"].text, cells["full protocol"].text) == ("accepts", "rejects")
-    assert any(remark.startswith("diverged runs: 1.") for remark in analysis.remarks)
+    assert any(remark.startswith("Diverged runs: 1.") for remark in analysis.remarks)
 
 
 def test_an_exploded_run_fires_d1():
@@ -142,7 +142,7 @@ def test_an_exploded_run_fires_d1():
 def test_rules_that_are_only_reported_are_no_instruments():
     analysis = analysed("ablation", published(), "2026-11")
     assert "S" not in [column.name for column in analysis.columns]
-    assert any(remark.startswith("D4, S never reject") for remark in analysis.remarks)
+    assert any(remark.startswith("Rules that never reject: D4, S.") for remark in analysis.remarks)
 
 
 def test_many_rules_are_shown_in_order_alone():
@@ -175,7 +175,8 @@ def test_negative_gammas_have_a_ratio_of_sizes():
 
 
 @pytest.mark.parametrize(
-    ("last", "reason"), [(-0.1, "no ratio: the eight differ in sign"), (0.0, "no ratio: one of them is 0")]
+    ("last", "reason"),
+    [(-0.1, "no ratio: the eight aggregates differ in sign"), (0.0, "no ratio: at least one aggregate is 0")],
 )
 def test_no_ratio_over_zero(last, reason):
     assert values(cells_of(run("dfa", **gammas(*[0.1] * 7, last))), "ratio") == [reason]
@@ -224,7 +225,7 @@ def test_the_published_fa_is_carried_by_an_exact_site_that_does_not_count():
     """Γ = .016 .072 −.085 .997 by block input: the last is exact by construction, and its mean is .25 only through it."""
     analysis = analysed("aggregation", [run("fa", sites={"gamma": (0.016, 0.072, -0.085, 0.997)})])
     assert [cells["counts"].text for cells in analysis.table("sites").rows] == [
-        "in `all` alone",
+        "only in the aggregates over all sites",
         "yes",
         "yes",
         "exact by construction",

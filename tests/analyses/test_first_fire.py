@@ -59,7 +59,7 @@ def test_what_was_not_followed_is_unknown_and_not_never():
     runs = [run("dfa", 1, lines={D1: climbing(99)}), run("dfa", 2)]
     cells = summary_of(*runs)
     assert values(cells, "fired", "never", "unknown") == [0.0, 1.0, 1.0]
-    assert values(cells, "earliest", "median") == ["growth was not followed by epoch"] * 2
+    assert values(cells, "earliest", "median") == ["growth was not recorded at each epoch"] * 2
     assert cells["epochs"].text == "never, N/A"
 
 
@@ -95,7 +95,7 @@ def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})), "2026-11")
     assert {cells["rule"].text for cells in analysis.rows} == {"D1"}
     found = {remark.split(" ")[0]: remark for remark in analysis.remarks}
-    assert "g_norm was not followed by epoch" in found["D2"]
+    assert "g_norm was not recorded at each epoch" in found["D2"]
     assert "over seeds" in found["D3"] and "fresh draws" in found["D4"]
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})))
     assert any(remark.startswith("D3") and "frozen control" in remark for remark in analysis.remarks)

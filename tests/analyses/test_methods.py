@@ -136,11 +136,11 @@ def test_a_report_of_other_rules_is_refused():
 
 
 def test_wrong_tables_are_refused():
-    with pytest.raises(ValueError, match="expected a kind of text"):
+    with pytest.raises(ValueError, match="expected one of the kinds text"):
         AnalysisColumn("a", "words", kind="number")
     with pytest.raises(ValueError, match="expected a number, a text or both"):
         AnalysisCell()
-    with pytest.raises(ValueError, match=r"row 0: columns and cells differ in: a, b"):
+    with pytest.raises(ValueError, match=r"row 0: the columns of the table differ from the cells in: a, b"):
         AnalysisTable("t", "T", (AnalysisColumn("a", "words"),), ({"b": AnalysisCell(text="x")},))
 
 
@@ -202,9 +202,9 @@ def test_rungs_of_another_method_or_setting_are_not_its_own():
     analysis = of(rung(1, 0.4, method="fa"), rung(1, 0.4, epochs=9), frozen(accuracy=0.3, epochs=9), run("dfa"))
     assert [row["of"].text for row in analysis.rows] == ["dfa"]
     assert values(analysis.rows[0], "gain") == [
-        "no run of the same seed without trained blocks: neither ladder_0 nor frozen"
+        "no run with the same seed and without trained blocks: neither ladder_0 nor frozen"
     ]
-    assert "no run trains only the last K blocks (control ladder_K) of dfa in tiny setting" in analysis.remarks
+    assert "no run trains only the last K blocks (control ladder_K) with dfa in tiny setting" in analysis.remarks
 
 
 def test_depths_of_one_method_stand_together():
@@ -219,9 +219,9 @@ def test_depths_of_one_method_stand_together():
     assert [row["blocks"].reading.value for row in table.rows] == [2.0, 4.0, 8.0]
     assert {row["scan"].text for row in table.rows} == {"resmlp-16x2"}
     assert [values(row, "frozen")[0] for row in table.rows] == [
-        "no frozen control at this depth",
+        "no frozen control with this number of blocks",
         0.3,
-        "no frozen control at this depth",
+        "no frozen control with this number of blocks",
     ]
 
 

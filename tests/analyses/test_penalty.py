@@ -74,8 +74,8 @@ def test_the_weakest_penalty_is_the_baseline_where_none_is_zero():
 def test_a_method_with_one_strength_is_no_sweep():
     analysis = analysed("penalty", [run("bp"), run("fa", spec={"penalty": 0.01})])
     assert analysis.rows == () and [remark for remark in analysis.remarks if remark.startswith("no sweep")] == [
-        "no sweep: bp in tiny setting has only λ = 0",
-        "no sweep: fa in tiny setting has only λ = 0.01",
+        "no penalty sweep: bp in tiny setting was run only with λ = 0",
+        "no penalty sweep: fa in tiny setting was run only with λ = 0.01",
     ]
 
 
@@ -120,4 +120,4 @@ def test_a_seed_trained_twice_counts_once():
 def test_a_ratio_beyond_all_numbers_is_said():
     runs = [run("dfa", h_L=1e-300), run("dfa", h_L=1e300, spec={"penalty": 0.1})]
     cells = row(analysed("penalty", runs).table("differences"), method="dfa")
-    assert values(cells, "h_L") == ["beyond the range of numbers: 10 to the 600"]
+    assert values(cells, "h_L") == ["outside the range of float64: 10 to the power of 600"]

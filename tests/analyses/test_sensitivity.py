@@ -49,7 +49,7 @@ def test_the_outcome_alone_has_a_wider_range_than_the_label():
     runs = controlled(run("bp", growth=4.0), run("dfa", growth=700.0, accuracy=0.3))
     d1 = limits_of(runs)["D1"]
     assert values(d1, "low", "high", "outcome_low") == [4.0, 700.0, 4.0]
-    assert values(d1, "outcome_high") == ["no upper limit: no run's verdict changes at any threshold"]
+    assert values(d1, "outcome_high") == ["no upper limit, because no verdict changes at any threshold"]
 
 
 def test_a_margin_is_compared_in_the_rounding_of_the_rule():
@@ -63,8 +63,8 @@ def test_a_value_that_is_not_finite_or_missing_bounds_nothing():
     runs = controlled(run("dfa", growth=math.inf), run("fa", growth="lost"))
     d1 = limits_of(runs)["D1"]
     assert values(d1, "low", "high") == [
-        "no lower limit: no run has the metric",
-        "no upper limit: no run has the metric",
+        "no lower limit, because no run has a value of the metric",
+        "no upper limit, because no run has a value of the metric",
     ]
     assert d1["low_end"].text == "no limit" and d1["below"].text == "nothing"
 
@@ -101,8 +101,8 @@ def test_a_rule_over_seeds_is_bounded_by_its_interval():
 def test_a_rule_that_does_not_gate_has_no_limit():
     rows = limits_of(controlled(run("dfa", stability_mid=0.9)), OURS)
     assert values(rows["S"], "low", "high") == [
-        "no lower limit: this rule does not gate the verdict",
-        "no upper limit: this rule does not gate the verdict",
+        "no lower limit, because the verdict does not depend on this rule",
+        "no upper limit, because the verdict does not depend on this rule",
     ]
 
 
@@ -117,7 +117,7 @@ def test_a_waiver_also_holds_where_the_threshold_makes_the_rule_fire():
     waiver = Waiver("D3", "known", "me", "2026-01-01", "2099-01-01", method="bp")
     d3 = limits_of(controlled(run("bp", growth=80.0, accuracy=0.9)), waivers=(waiver,))["D3"]
     assert values(d3, "high") == [40.0] and d3["above"].text == "bp s42: WARN(D1) → WARN(D1; D3 waived)"
-    assert values(d3, "outcome_high") == ["no upper limit: no run's verdict changes at any threshold"]
+    assert values(d3, "outcome_high") == ["no upper limit, because no verdict changes at any threshold"]
 
 
 def test_the_observed_values_are_listed_with_their_runs():

@@ -192,14 +192,14 @@ def test_a_branch_that_overwrites_the_skip_beside_it_is_refused(site):
 @pytest.mark.parametrize("depth", [1, 3])
 def test_what_neither_skip_explains_suggests_neither(step, depth):
     for skip in ("outside", "inside"):
-        with pytest.raises(UsageError, match="not one stream") as caught:
+        with pytest.raises(UsageError, match="neither skip='outside' nor skip='inside' fits") as caught:
             adapt(build("outside", depth, step=step), skip=skip, readout="norm")(batch(5, 4)[0], return_hidden=True)
         assert "declare skip" not in str(caught.value)
 
 
 def test_a_change_after_the_last_block_is_seen_at_the_readout():
     model = build("inside", 2, norm=False, finish=lambda h: 3 * h)
-    with pytest.raises(UsageError, match="the input of out_head is not the h_2"):
+    with pytest.raises(UsageError, match="the input of out_head differs from the h_2"):
         adapt(model, skip="inside")(batch(5, 4)[0], return_hidden=True)
 
 
@@ -209,7 +209,7 @@ def test_one_site_without_a_witness_asks_for_the_readout():
     model.forward = lambda x: model.head(model.norm(model.blocks[0](model.embed(x))))
     model.eval()
     x, _ = batch(5, 4)
-    with pytest.raises(UsageError, match="expected `readout` to name"):
+    with pytest.raises(UsageError, match="expected the name of the module that receives h_1 in `readout`"):
         adapt(model, skip="inside")(x, return_hidden=True)
     assert torch.equal(adapt(model, skip="inside", readout="norm")(x, return_hidden=True)[0], model(x))
 
@@ -233,7 +233,7 @@ def test_a_site_that_does_not_run_once_is_named(runs):
         return h
 
     model.step = step
-    with pytest.raises(UsageError, match=rf"blocks\.1: expected one run in a forward pass, found {runs}"):
+    with pytest.raises(UsageError, match=rf"blocks\.1: expected one call in a forward pass, found {runs}"):
         adapt(model, skip="inside", readout="norm")(batch(5, 4)[0], return_hidden=True)
 
 
@@ -252,7 +252,9 @@ def test_a_block_that_is_called_by_keywords_gives_exact_figures(skip):
 def test_tuple_outputs_and_inputs_without_a_state_are_named():
     x, _ = batch(5, 4)
     model = build("inside", 2, step=lambda block, h: block(h.long()))
-    with pytest.raises(UsageError, match=r"blocks\.0: expected a floating tensor among its inputs, found torch\.int64"):
+    with pytest.raises(
+        UsageError, match=r"blocks\.0: expected a floating-point tensor among the inputs, found torch\.int64"
+    ):
         adapt(model, skip="inside", readout="norm")(x, return_hidden=True)
     model = build("inside", 2, step=lambda block, h: block(h)[0] if isinstance(block, Odd) else block(h))
     model.blocks[1] = Odd()
@@ -347,7 +349,7 @@ def test_no_hook_stays_behind_even_after_an_error():
     [
         ({"sites": ["blocks.7"]}, "found blocks.7; known: embed"),
         ({"readout": "nowhere"}, "found nowhere; known: embed"),
-        ({"sites": ["blocks.0", "blocks.0"]}, "every site once"),
+        ({"sites": ["blocks.0", "blocks.0"]}, "each site only once"),
         ({"skip": "beside"}, "expected one of outside, inside, none, found 'beside'"),
     ],
     ids=str,

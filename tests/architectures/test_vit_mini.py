@@ -129,7 +129,7 @@ def test_a_credit_with_tokens_enters_as_it_is(broadcast):
 def test_all_that_does_not_fit_is_named_at_once():
     options = PLUGIN.resolve({"d_hidden": 16, "heads": 3, "patch": 4})
     assert PLUGIN.check(options, (3, 10, 12)) == [
-        "patch: expected a divisor of the images' 10×12 pixels, found 4",
+        "patch: expected a divisor of the image size 10×12, found 4",
         "heads: expected a divisor of d_hidden 16, found 3",
     ]
 
@@ -137,6 +137,6 @@ def test_all_that_does_not_fit_is_named_at_once():
 @pytest.mark.parametrize("patch", [3, 5, 16])
 def test_a_patch_that_does_not_tile_the_image_is_refused(patch):
     """Before any run is made, by whatever asks for a specification."""
-    expected = f"architecture_options: patch: expected a divisor of the images' 8×8 pixels, found {patch}"
+    expected = f"architecture_options: patch: expected a divisor of the image size 8×8, found {patch}"
     with pytest.raises(InvalidFields, match=expected):
         tiny_spec(architecture="vit_mini", dataset="digits_centred", architecture_options={"patch": patch})

@@ -13,7 +13,7 @@ from fa_registry.cli import main
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(errno.ENOSPC, "Free some space"), (errno.EACCES, "readable and writable"), (errno.EIO, "Check the disk")],
+    [(errno.ENOSPC, "Free some disk space"), (errno.EACCES, "readable and writable"), (errno.EIO, "Check the disk")],
 )
 def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
     def refuse(*given):
@@ -22,7 +22,10 @@ def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
     monkeypatch.setattr("fa_registry.workflows.doctor.examine", refuse)
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 2 and "Traceback" not in result.output
-    assert f"the disk refuses: {os.strerror(number)} (page.html); what was written before is kept" in result.stderr
+    assert (
+        f"the disk reports an error: {os.strerror(number)} (page.html); data that were written before are kept"
+        in result.stderr
+    )
     assert words in result.stderr
 
 

@@ -130,7 +130,7 @@ def test_verdicts_findings_and_figures_have_their_tables(printed):
 def test_runs_of_one_side_are_listed(printed):
     text = printed(make_report(DFA[:1]), make_report(DFA[1:]))
     assert "Only in A" in text and "Only in B" in text and DFA[1].run_id[:8] in text
-    assert "0 of 0 runs of both changed; 1 only in A, 1 only in B" in text
+    assert "0 of 0 common runs changed; 1 only in A, 1 only in B" in text
 
 
 def test_a_rule_of_one_edition_alone_is_one_line_not_one_a_run(printed):
@@ -151,7 +151,7 @@ def test_json_is_the_record(printed):
     assert found["same"] is False and found["runs"][0]["run_id_a"] == DFA[0].run_id
 
 
-COUNT = AnalysisColumn("D3", "decision of D3, and how many runs it rejects", "runs", "count")
+COUNT = AnalysisColumn("D3", "decision of D3, and number of runs that it rejects", "runs", "count")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_of_more_methods_than_a_terminal_has_rows_the_worst_are_printed(printed,
     monkeypatch.setattr("fa_registry.cli.audit.MOST_GROUPS", 1)
     text = printed(200, lambda: audited(AuditResult(variants(), (Path("index.html"),), "", 1), as_json=False))
     assert "sigma=0.5" in text and "sigma=0.3" not in text
-    assert "the 1 worst of 3 methods in their settings; the report has all" in text
+    assert "only the 1 worst of 3 rows are shown; the report has all rows" in text
 
 
 def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():

@@ -84,9 +84,9 @@ def test_every_file_that_is_missing_is_named_with_its_md5(small, tmp_path):
     with pytest.raises(IntegrityError) as refused:
         small.load(CPU, tmp_path)
     message = str(refused.value)
-    assert f"2 of {len(small.card.files)} files missing or not as published" in message
+    assert f"2 of {len(small.card.files)} files are missing or differ from the published files" in message
     for source in small.card.files[:2]:
-        assert f"{tmp_path / source.path}: expected MD5 {source.md5}, found no such file" in message
+        assert f"{tmp_path / source.path}: expected a file with MD5 {source.md5}, found no file" in message
     assert f"`fa-registry data fetch {small.card.name} --data-root {tmp_path}`" in message
 
 
@@ -102,7 +102,7 @@ def test_a_truncated_or_altered_file_is_refused(small, tmp_path, damage):
 
 
 def test_a_data_root_that_is_not_there(small, tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="nowhere: expected a folder, found nothing; make it"):
+    with pytest.raises(UsageError, match="nowhere: expected a folder, found nothing; create this folder"):
         small.load(CPU, tmp_path / "nowhere")
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(UsageError, match="elsewhere: expected a folder"):
@@ -118,7 +118,7 @@ def test_without_torchvision_the_error_says_what_to_install(small, tmp_path, no_
 
 def test_a_label_too_few_is_refused_though_every_digest_fits(tmp_path):
     official.write_idx(tmp_path, "MNIST", train_labels=official.TRAIN - 1)
-    with pytest.raises(IntegrityError, match="train: expected one label an image, found 20 images and 19 labels"):
+    with pytest.raises(IntegrityError, match="train: expected one label per image, found 20 images and 19 labels"):
         official.shrunk(mnist.PLUGIN, tmp_path).load(CPU, tmp_path)
 
 
@@ -276,7 +276,7 @@ def test_a_second_failure_is_loud(attempts, defined):
 
 def test_a_missing_torchvision_is_a_usage_error(attempts):
     attempts[:] = [ModuleNotFoundError("No module named 'torchvision'", name="torchvision")]
-    with pytest.raises(UsageError, match="^torchvision is not installed: pip install torchvision$"):
+    with pytest.raises(UsageError, match="^torchvision is not installed; install it with `pip install torchvision`$"):
         _files.torchvision_datasets()
 
 
@@ -322,7 +322,7 @@ def test_another_process_that_decodes_is_named_and_not_waited_for_for_ever(tmp_p
     monkeypatch.setattr(_raw_images, "PATIENCE", 0.0)
 
     def at_work() -> RawImages:
-        with pytest.raises(UsageError, match=rf"mnist.*\.lock has been held by process {os.getpid()} on .* repeat"):
+        with pytest.raises(UsageError, match=rf"mnist.*\.lock has been locked by process {os.getpid()} on .* repeat"):
             cached(tmp_path, CARD, never)
         return raw
 
@@ -349,7 +349,7 @@ def test_a_changed_pixel_is_seen(tmp_path, raw):
     altered = raw.train_images.clone()
     altered[0, 0, 0, 0] += 1
     rewritten(path, train_images=altered)
-    with pytest.raises(IntegrityError, match=f"{path}: expected tensors .*, found {raw.digest}; delete it"):
+    with pytest.raises(IntegrityError, match=f"{path}: expected tensors .*, found {raw.digest}; delete this cache file"):
         read_cache(path, CARD)
 
 
@@ -359,7 +359,8 @@ def test_a_torn_cache_is_seen(tmp_path, raw, keep):
     path = cache_path(tmp_path, "mnist")
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(
-        IntegrityError, match=f"{path}: .*found a truncated file: .*; delete it, and it is written afresh"
+        IntegrityError,
+        match=f"{path}: .*found a truncated file: .*; delete this cache file, and the next run creates a new one",
     ):
         cached(tmp_path, CARD, never)
 
@@ -381,7 +382,7 @@ def test_everything_in_which_the_arrays_are_not_the_cards_is_named_at_once(tmp_p
     with pytest.raises(IntegrityError) as refused:
         cached(tmp_path, card, lambda: wrong)
     assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
-        "- train: expected one label an image, found 11 images and 12 labels",
+        "- train: expected one label per image, found 11 images and 12 labels",
         "- train_images: expected shape (1, 32, 32), found (1, 28, 28)",
         "- test_images: expected shape (1, 32, 32), found (1, 28, 28)",
         "- test_labels: expected classes 0 to 9, found -1 to 8",
@@ -405,7 +406,7 @@ def test_a_full_disk_loses_no_more_than_the_cache(tmp_path, raw, monkeypatch, ca
     with monkeypatch.context() as full:
         full.setattr(Path, "write_bytes", fill)
         assert cached(tmp_path, card, lambda: raw) is raw
-    assert "cannot be kept: No space left on device; it is decoded every time" in caplog.text
+    assert "cannot be stored: No space left on device; every run will decode the images again" in caplog.text
     assert not list(tmp_path.rglob("*.partial")) and not cache_path(tmp_path, "mnist").exists()
     assert cached(tmp_path, card, lambda: raw) is raw and cache_path(tmp_path, "mnist").is_file()
 
@@ -462,13 +463,13 @@ def test_a_damaged_file_of_a_package_is_refused_with_the_command_that_mends_it(p
 def test_other_content_in_a_sound_gzip_file_is_refused(packaged):
     path = packaged.package.folder / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1] + b"?"))
-    with pytest.raises(IntegrityError, match="1 of 4 files missing or not as published"):
+    with pytest.raises(IntegrityError, match="1 of 4 files are missing or differ from the published files"):
         packaged.load(CPU)
 
 
 def test_a_package_that_is_half_installed_is_completed_by_the_data_root(packaged, tmp_path):
     (source, *_), path = packaged.card.files, packaged.package.folder / "train-images-idx3-ubyte.gz"
-    with pytest.raises(IntegrityError, match="found no such file"):
+    with pytest.raises(IntegrityError, match="found no file"):
         path.rename(tmp_path / "kept") and packaged.load(CPU)
     (tmp_path / "data" / source.path).parent.mkdir(parents=True)
     (tmp_path / "kept").rename(tmp_path / "data" / source.path)

@@ -47,7 +47,9 @@ def test_its_noise_is_the_runs_own():
 def test_other_methods_have_none():
     for method in ("bp", "dfa"):
         row = measure(tiny_task(method=method), moments=("final",)).sites["bridge_residual"]
-        assert {reading.reason for reading in row} == {f"credit_bridge only: the method {method!r} has no value net"}
+        assert {reading.reason for reading in row} == {
+            f"only credit_bridge has this metric; the method {method!r} has no value net"
+        }
 
 
 def test_without_its_feedback_file_it_is_na():
@@ -59,6 +61,6 @@ def test_residuals_for_too_few_sites_are_a_failure_that_says_so():
     measured = measure(bridged(TooShort()), moments=("final",))
     assert "bridge_residual" not in measured.sites
     assert (
-        "expected tensors of shapes [(128,), (128,), (128,)], one a site, found [(128,), (128,)]"
+        "expected tensors of shapes [(128,), (128,), (128,)], one per site, found [(128,), (128,)]"
         in (measured.failures["bridge_residual"])
     )

@@ -184,9 +184,9 @@ def test_reasons_without_credits_meaning_or_blocks():
         GAMMA_BLOCK_INPUT.measure(observation(no_credits="no file")).scalars["gamma_block_input_mean"].reason
         == "no file"
     )
-    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="by its card, Γ has no meaning for x")
+    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="according to its card, Γ has no meaning for x")
     assert {reading.reason for reading in GAMMA_BLOCK_INPUT.measure(meaningless).sites["gamma_block_input"]} == {
-        "by its card, Γ has no meaning for x"
+        "according to its card, Γ has no meaning for x"
     }
     shallow = seen([SAME], [SAME])
     assert GAMMA_BLOCK_INPUT.measure(shallow).scalars["gamma_block_input_mean"].reason == "the network has no block"
@@ -308,12 +308,12 @@ class Learned(DirectFeedbackAlignment):
 
 def test_only_fixed_random_feedback_has_a_null():
     bp = measure(tiny_task(method="bp"), moments=("final",))
-    assert {reading.reason for reading in readings(bp)} == {"the method 'bp' has no feedback to draw afresh"}
+    assert {reading.reason for reading in readings(bp)} == {"the method 'bp' has no feedback that could be newly drawn"}
     task = tiny_task(method="dfa")
     shape = network_shape(task.network, task.eval_batch[0][:1], 10)
     learned = dataclasses.replace(task, method=Learned(), feedback=Learned().feedback(shape, {}, torch.Generator()))
     found = {reading.reason for reading in readings(measure(learned, moments=("final",)))}
-    assert found == {"its feedback is learned: a fresh draw would be an untrained net, not another feedback"}
+    assert found == {"the method's feedback is learned, so newly drawn feedback would be an untrained network"}
 
 
 def test_where_gamma_is_refused_so_is_its_null():

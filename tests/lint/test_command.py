@@ -274,8 +274,8 @@ def test_a_section_of_pyproject_says_the_same_and_what_is_typed_goes_before_it(l
     ("section", "words"),
     [
         ('ignore = ["FA999"]', "ignore: unknown rule"),
-        ('ignored = ["FA001"]', "ignored: expected a list of texts among select, ignore, exclude"),
-        ("select = 1", "select: expected a list of texts"),
+        ('ignored = ["FA001"]', "ignored: expected a key of select, ignore, exclude and a list of texts"),
+        ("select = 1", "select: expected a key of select, ignore, exclude and a list of texts"),
         ("select = [", "pyproject.toml"),
     ],
 )

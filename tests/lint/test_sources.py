@@ -61,7 +61,7 @@ def test_no_python_file_is_a_usage_error(tree, path):
 @pytest.mark.parametrize(
     ("content", "problem", "line"),
     [
-        (b"x = 1\nprint 'x'\n", "does not parse as Python", 2),
+        (b"x = 1\nprint 'x'\n", "is not valid Python", 2),
         (b"x = 1\0\n", "null bytes", 1),
         (b"# coding: nonsense\n", "unknown encoding", 1),
         (b"x = '\xff'\n", "invalid", 1),
@@ -147,14 +147,14 @@ def cell(**fields):
         (cell(source=["a = 1", {"b": 1}]), "found ['a = 1', {'b': 1}]", 1),
         (cell(source=None), "found None", 1),
         (cell(source=3), "found 3", 1),
-        (cell(source="x" * 3_000_000), "at most 2,097,152 are checked", 0),
+        (cell(source="x" * 3_000_000), "at most 2,097,152 bytes", 0),
         (cell(source="\ud800"), "surrogates not allowed", 1),
-        ({"cells": {"a": 1}}, "not a notebook: no list of cells", 0),
-        ({"cells": "abc"}, "not a notebook: no list of cells", 0),
-        ({"worksheets": 3}, "not a notebook: no list of cells", 0),
-        ({"worksheets": ["a"]}, "not a notebook: no list of cells", 0),
-        ({"worksheets": [{"cells": "abc"}]}, "not a notebook: no list of cells", 0),
-        ({"worksheets": [{"cells": None}, {}]}, "not a notebook: no list of cells", 0),
+        ({"cells": {"a": 1}}, "not a notebook: expected a list of cells", 0),
+        ({"cells": "abc"}, "not a notebook: expected a list of cells", 0),
+        ({"worksheets": 3}, "not a notebook: expected a list of cells", 0),
+        ({"worksheets": ["a"]}, "not a notebook: expected a list of cells", 0),
+        ({"worksheets": [{"cells": "abc"}]}, "not a notebook: expected a list of cells", 0),
+        ({"worksheets": [{"cells": None}, {}]}, "not a notebook: expected a list of cells", 0),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -178,7 +178,7 @@ def test_a_cell_of_a_hundred_thousand_magics_is_given_up(tmp_path):
     (tmp_path / "x.ipynb").write_bytes(notebook("%a\n" * 100_000, "x = 1"))
     source = read(tmp_path / "x.ipynb")
     assert [one.what for one in source.unreadable] == [
-        "cannot be read: more than 16,777,216 characters would have to be parsed to separate magics from Python"
+        "cannot be read: the notebook contains too many magics: the linter parses at most 16,777,216 characters per notebook"
     ] * 2
 
 
@@ -202,7 +202,7 @@ def unfriendly(tmp_path, monkeypatch):
 UNFRIENDLY = {
     "pipe.py": "cannot be read: is no regular file",
     "zero.py": "cannot be read: is no regular file",
-    "huge.py": "cannot be read: has 2,097,153 bytes of Python, but at most 2,097,152 are checked",
+    "huge.py": "cannot be read: contains 2,097,153 bytes of Python, but the linter checks at most 2,097,152 bytes",
 }
 
 

@@ -84,7 +84,9 @@ def test_a_site_that_is_never_called_is_named(gradient):
         def forward(self, x: Tensor) -> Tensor:
             return self.head(functional.relu(self.b(functional.relu(self.a(x)))))
 
-    with pytest.raises(UsageError, match="c: expected one run in a forward pass, found 0; leave it out of the sites"):
+    with pytest.raises(
+        UsageError, match="c: expected one call in a forward pass, found 0; remove this name from the sites"
+    ):
         measure(Skipping(), gradient)
 
 
@@ -103,7 +105,7 @@ def test_a_loss_that_does_not_depend_on_a_site():
         state(model.c(h))
         return model.head(h)
 
-    with pytest.raises(InvalidFields, match="found one that is detached or unused"):
+    with pytest.raises(InvalidFields, match="found a detached or unused state"):
         measure(Unused())
     found = measure(Unused(), "forward")
     assert values(found, "g_norm") == pytest.approx(true_norms(equations, Net(), *batch()), rel=1e-5)
@@ -126,11 +128,13 @@ def test_integer_states_are_refused_with_advice(gradient):
             return self.head(functional.relu(self.c(self.b(functional.relu(self.a(x))).to(x.dtype))))
 
     with pytest.raises(
-        UsageError, match="b: expected a floating state as output, found torch.int64: name another site"
+        UsageError, match="b: expected a floating-point tensor as output, found torch.int64: select another site"
     ):
         measure(Counted(), gradient)
     model, (_, y) = Tied(), batch()
-    with pytest.raises(UsageError, match="tokens: expected a floating tensor among its inputs.*after the embedding"):
+    with pytest.raises(
+        UsageError, match="tokens: expected a floating-point tensor among the inputs.*after the embedding"
+    ):
         run_forward_backward(fa_registry.adapt(model, ["tokens", "b"], gradient=gradient), y, y)
 
 
@@ -184,7 +188,9 @@ class HalfInside(Net):
 
 
 def test_a_part_in_bfloat16_is_too_coarse_to_be_checked():
-    assert_withdrawn(measure(HalfInside()), "computes in torch.bfloat16, too coarse for differences of the loss")
+    assert_withdrawn(
+        measure(HalfInside()), "computes in torch.bfloat16, which is too coarse for differences of the loss"
+    )
     assert_withdrawn(measure(HalfInside(), "forward"), "it computes in torch.bfloat16")
 
 

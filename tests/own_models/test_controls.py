@@ -397,9 +397,9 @@ def test_a_compiled_model_is_frozen_by_its_own_names(batch):
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ({}, r"found none and no \.blocks.*blocks=, or sites= and a batch x="),
+        ({}, r"found none, and the model has no \.blocks.*blocks=, or pass sites= and a batch x="),
         ({"blocks": ["W", "nowhere"]}, "found nowhere; known: stem, head, first, last"),
-        ({"sites": Functions.sites}, "x: expected a batch that the model is called with"),
+        ({"sites": Functions.sites}, "x: expected a batch for one call of the model"),
     ],
 )
 def test_names_that_are_none_and_sites_without_a_batch_are_refused(known, words):
@@ -450,7 +450,7 @@ def test_a_model_is_frozen_once(batch):
     model = Plain()
     with frozen_control(model, ["layers"]):
         with (
-            pytest.raises(UsageError, match="found it frozen by another frozen_control"),
+            pytest.raises(UsageError, match="found a model that another frozen_control has frozen"),
             frozen_control(model, ["head"]),
         ):
             raise AssertionError("it was frozen twice")
@@ -581,10 +581,13 @@ def test_the_blocks_learn_again_where_the_run_cannot_begin(workplace, batch, mon
 
 def test_a_control_inside_a_control_and_a_word_for_one_are_refused(workplace, batch):
     model = Plain()
-    with frozen_control(model, ["layers"]), pytest.raises(InvalidFields, match="use only one of the two"):
+    with (
+        frozen_control(model, ["layers"]),
+        pytest.raises(InvalidFields, match="use only one of control and frozen_control"),
+    ):
         tracked(model, batch, control=True)
     run = tracked(model, batch, control=True)
-    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="frozen by another frozen_control"), run:
+    with frozen_control(model, ["layers"]), pytest.raises(UsageError, match="another frozen_control has frozen"), run:
         raise AssertionError("it was frozen twice")
     for wrong in ("frozen", [], [3], 1, None):
         with pytest.raises(InvalidFields, match="control: expected True, False or a list of names"):

@@ -82,7 +82,7 @@ def test_a_backward_pass_is_believed_only_where_it_is_the_gradient(style, width,
     case = build(style, width, depth)
     credits = drawn_credits(case)
     if style == "detached":
-        with pytest.raises(InvalidFields, match="found one that is detached.*gradient='forward'"):
+        with pytest.raises(InvalidFields, match="found a detached or unused state.*gradient='forward'"):
             aligned(case, credits, "backward")
         return
     found = aligned(case, credits, "backward")

@@ -334,15 +334,15 @@ def test_a_module_called_twice_names_its_calls(gradient):
 
     assert_true(measure(Twice(), gradient, ["b#1", "b#2"]), equations, Net())
     assert_true(measure(Twice(), gradient, ["b#2"]), second, Net())
-    with pytest.raises(UsageError, match="expected one run.*found 2; name the call that is the site: b#1, b#2"):
+    with pytest.raises(UsageError, match="expected one call.*found 2; name one of these calls as the site: b#1, b#2"):
         measure(Twice(), gradient, ["b"])
-    with pytest.raises(UsageError, match="b#3: expected one run in a forward pass, found 0; name .* b#1, b#2"):
+    with pytest.raises(UsageError, match="b#3: expected one call in a forward pass, found 0; name .* b#1, b#2"):
         measure(Twice(), gradient, ["b#3"])
 
 
 @BOTH
 def test_sites_in_the_wrong_order_are_refused(gradient):
-    with pytest.raises(UsageError, match="expected them in the order in which they run, b, c"):
+    with pytest.raises(UsageError, match="expected the sites in the order of the forward pass, b, c"):
         measure(Net(), gradient, ["c", "b"])
 
 

@@ -108,7 +108,7 @@ def test_a_credit_that_is_not_finite_has_no_gamma():
 @pytest.mark.parametrize(
     ("credit", "words"),
     [
-        (lambda *given: gradients(*given)[1:], "expected a list of 4, c_0 to c_3, found 3 of them"),
+        (lambda *given: gradients(*given)[1:], "expected a list of 4 credits, c_0 to c_3, found 3 credits"),
         (lambda *given: torch.zeros(4, 16, WIDTH), "found a Tensor"),
         (
             lambda *given: [torch.zeros(16, 2), *gradients(*given)[1:]],

@@ -73,9 +73,11 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
     cosines = [(left @ right).item() for left, right in itertools.combinations(units, 2)]
     assert report.stability_layer == DEPTH // 2
     assert report.cross_batch_stability == pytest.approx(sum(cosines) / len(cosines), abs=1e-5)
-    few = [remark for remark in report.remarks if "the published value is over 8" in remark]
+    few = [remark for remark in report.remarks if "the published value uses 8" in remark]
     assert few == (
-        [] if count == 8 else [f"cross_batch_stability is over {count} batches; the published value is over 8"]
+        []
+        if count == 8
+        else [f"cross_batch_stability was computed from {count} batches; the published value uses 8 batches"]
     )
 
 
@@ -111,7 +113,7 @@ def test_the_verdict_is_that_of_edition_2026_04(gain, accuracies, verdict):
 def test_without_a_frozen_accuracy_its_rule_is_left_out_but_an_accuracy_alone_may_not_be_missing():
     report = fa_registry.diagnose(build(), MIXED)
     assert report.verdict == "trustworthy"
-    assert report.remarks == ("d frozen baseline: left out, no frozen accuracy was given",)
+    assert report.remarks == ("d frozen baseline: the rule was skipped, because no frozen accuracy was given",)
     report = fa_registry.diagnose(build(), MIXED, frozen_baseline_acc=0.5)
     assert report.verdict == "INCOMPLETE" and any("no test accuracy was given" in remark for remark in report.remarks)
 
@@ -134,7 +136,7 @@ def test_another_edition_may_be_asked_for(tmp_path):
 def test_one_batch_has_no_stability_and_without_it_nothing_is_trustworthy():
     report = fa_registry.diagnose(build(), [batch()], 0.9, 0.5)
     assert report.cross_batch_stability is None and report.verdict == "INCOMPLETE"
-    assert report.remarks == ("cross_batch_stability is N/A: one batch was given: stability compares at least 2",)
+    assert report.remarks == ("cross_batch_stability is N/A: stability needs at least 2 batches, found 1",)
 
 
 def test_gradients_of_exactly_zero_have_no_direction():
@@ -156,9 +158,12 @@ def test_an_infinite_state_is_na_everywhere_with_the_reason():
 def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
     sorted_batches = [(x, torch.full_like(y, index % 2)) for index, (x, y) in enumerate(batches(3))]
     report = fa_registry.diagnose(build(), sorted_batches)
-    assert "batches with only one class: 0, 1, 2; shuffle, or batches differ by class" in report.remarks
+    assert (
+        "batches with only one class: 0, 1, 2; shuffle the samples, because otherwise batches differ by class"
+        in report.remarks
+    )
     with pytest.warns(
-        fa_registry.EvidenceWarning, match="diagnose: eval_batches: labels of only one class, 0"
+        fa_registry.EvidenceWarning, match="diagnose: eval_batches: found labels of only one class, 0"
     ) as caught:
         report = fa_registry.diagnose(build(), sorted_batches[:1])
     assert [one.filename for one in caught] == [__file__]
@@ -270,7 +275,7 @@ def test_all_that_is_wrong_is_named_at_once():
         "frozen_baseline_acc",
         "eval_batches[1]",
         "eval_batches[0] y",
-        "eval_batches[2] x: the model cannot read it: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x2 and 5x8)",
+        "eval_batches[2] x: the model fails on this input: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x2 and 5x8)",
         "eval_batches[3] x",
         "eval_batches[3] x",
         "eval_batches[3] y",

@@ -45,7 +45,9 @@ def test_a_folder_needs_no_mlflow(tmp_path):
 @pytest.mark.parametrize("name", ["nowhere", "model:/dfa/1"])
 def test_what_is_neither_a_folder_nor_a_reference_is_told(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=f"model '{name}': expected models:/NAME@alias, models:/NAME/3 or an existing"):
+    with pytest.raises(
+        UsageError, match=f"model '{name}': expected models:/NAME@alias, models:/NAME/3 or the path of an existing"
+    ):
         fa_registry.load_model(name)
 
 
@@ -93,7 +95,7 @@ def test_the_registry_vouches_for_the_card(registered):
 
 def test_what_somebody_else_registered_is_not_read(registered):
     registry, _ = registered
-    with pytest.raises(UsageError, match="models:/tiny/2 was not made by `fa-registry promote`"):
+    with pytest.raises(UsageError, match="models:/tiny/2 was not created by `fa-registry promote`"):
         fa_registry.load_model("models:/tiny/2", registry.uri)
 
 

@@ -117,7 +117,7 @@ def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
     assert page.tags.count("img") == page.tags.count("table") == 4
     words = words_of(part)
     assert "Penalty sweep is not shown: no method was run with more than one λ." in words
-    assert "nan" not in words.lower().split() and "How far may each threshold move" in words
+    assert "nan" not in words.lower().split() and "How far can each threshold be changed" in words
 
 
 def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):

@@ -205,7 +205,9 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
     )
     for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):
         assert ratio in pages[name] and drift in pages[name], name
-    assert "credit by gradient, at the last site" in words_of(section(pages["index.html"], "verdicts"))
+    assert "norm of the credit divided by the norm of the gradient, at the last site" in words_of(
+        section(pages["index.html"], "verdicts")
+    )
     (row, *_) = csv.DictReader(pages["audit.csv"].splitlines())
     assert list(row)[-1] == "reasons" and row["feature_drift_blocks"]
     assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]

@@ -372,7 +372,7 @@ def test_a_file_that_is_no_template_is_told_of_before_it_is_read(tmp_path, monke
         )  # worked out while it is compiled
     words = {
         "pipe": "form.html.j2: is no regular file",
-        "large": "form.html.j2: has 1,048,577 bytes, and no such file has more than 1,048,576",
+        "large": "form.html.j2: has 1,048,577 bytes, expected at most 1,048,576",
         "folded": "template form.html.j2: MemoryError: expected a page that takes at most 268,435,456 bytes of memory",
     }
     assert template_problems(tmp_path) == [words[kind]]

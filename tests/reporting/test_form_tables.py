@@ -119,7 +119,8 @@ def test_the_published_reading_of_gamma_says_that_it_is_one_site_too_early(rich)
     (_, credit, _) = site_tables(runs_of(rich, "dfa"), rich)
     words = {row.name: row.words for row in credit.rows}
     assert (
-        "one site too early" in words["gamma_block_input"] and "reproduction tables only" in words["gamma_block_input"]
+        "one site too early" in words["gamma_block_input"]
+        and "only for comparison with published values" in words["gamma_block_input"]
     )
 
 

@@ -93,10 +93,10 @@ def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
     code, rows = verify("pages/audit.json")
     assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was made anew
     state, details = rows["the verdicts of audit.json"]
-    assert state == "mismatch" and "PASS, judged again FAIL" in details
+    assert state == "mismatch" and "PASS, but judged again FAIL" in details
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, verdicts[0], pages[0]) == (3, "mismatch", "mismatch")
-    assert own[0] == "mismatch" and "the audit says 'PASS'" in own[1]  # its tags are those of the honest audit
+    assert own[0] == "mismatch" and "but the audit has 'PASS'" in own[1]  # its tags are those of the honest audit
 
 
 @pytest.mark.parametrize("field", ["measurements", "trajectory", "provenance"])
@@ -118,8 +118,12 @@ def test_figures_edited_in_the_report_are_not_those_of_the_run(audited_store, fi
     write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
     name = "loss_train" if field == "measurements" else field
     code, rows = verify("pages/audit.json")
-    (row,) = [row for row in rows.values() if row[0] == "mismatch" and "is not what the run recorded" in row[1]]
-    assert code == 3 and f"the report's {name} is not what the run recorded" in row[1]
+    (row,) = [
+        row
+        for row in rows.values()
+        if row[0] == "mismatch" and "differs from the value that the run recorded" in row[1]
+    ]
+    assert code == 3 and f"the report's {name} differs from the value that the run recorded" in row[1]
     _, _, verdicts, _ = verified_run(audited_store, audited_store.run_id(method="bp", seed=2, control="none"))
     assert verdicts[0] == "mismatch" and run_id in verdicts[1]
 
@@ -143,7 +147,7 @@ def test_pages_edited_with_their_digests_are_rendered_again(audited_store):
     seal_pages_again(audited_store)
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "mismatch")
-    assert "1 of " in pages[1] and pages[1].endswith("are other: index.html")
+    assert "1 of " in pages[1] and pages[1].endswith("pages differ: index.html")
     assert verify("--study", "tiny")[0] == 3
 
 
@@ -157,7 +161,7 @@ def test_attached_pages_edited_with_their_digests_are_rendered_again(audited_sto
     audited_store.set_tag(run_id, schema.TAG_PAGES, jsonio.canonical(sealed))
     code, own, verdicts, pages = verified_run(audited_store, run_id)
     assert (code, own[0], verdicts[0], pages[0]) == (3, "mismatch", "verified", "verified")
-    assert f"attached pages are other: {name}" in own[1]
+    assert f"attached pages differ: {name}" in own[1]
 
 
 def test_pages_of_another_release_cannot_be_compared_and_accuse_nobody(audited_store):
@@ -167,7 +171,7 @@ def test_pages_of_another_release_cannot_be_compared_and_accuse_nobody(audited_s
     audited_store.set_tag(audit_run(audited_store), schema.TAG_RENDERER, "fa_registry 0.1.0")
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
-    assert "rendered by fa_registry 0.1.0; installed here is " in pages[1]
+    assert "the pages were rendered by fa_registry 0.1.0; the installed release is " in pages[1]
 
 
 def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
@@ -176,7 +180,7 @@ def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
     audit("--trust-logged", "--templates", "mine")
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
-    assert "rendered by a user template, cannot be rendered again" in pages[1]
+    assert "user templates are needed to render the pages again" in pages[1]
 
 
 def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
@@ -184,7 +188,7 @@ def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
     audit("--trust-logged", "--edition", "loose.toml")
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "unverifiable", "verified")
-    assert "edition mine with digest " in verdicts[1] and "cannot be judged again here" in verdicts[1]
+    assert "edition mine with digest " in verdicts[1] and "so its verdicts cannot be checked here" in verdicts[1]
 
 
 @pytest.mark.parametrize("tag", ["fa.verdict", "of the edition"])
@@ -193,7 +197,7 @@ def test_a_verdict_tag_that_disagrees_is_reported_with_both_values(audited_store
     name = next(name for name in audited_store.tags(run_id) if name.startswith("fa.verdict.")) if " " in tag else tag
     said = audited_store.tags(run_id)[name]
     audited_store.set_tag(run_id, name, "PASS")
-    line = f"tag {name} is 'PASS', the audit says {said!r}"
+    line = f"tag {name} is 'PASS', but the audit has {said!r}"
     code, own, verdicts, pages = verified_run(audited_store, run_id)
     assert (code, own[0], verdicts[0], pages[0]) == (3, "mismatch", "verified", "verified")
     assert f"run {run_id} (" in own[1] and line in own[1]
@@ -203,7 +207,7 @@ def test_a_verdict_tag_that_disagrees_is_reported_with_both_values(audited_store
 
 def test_the_verdict_tags_of_an_honest_audit_are_no_finding(audited_store):
     (row,) = [row for row in json.loads(call("doctor", "--json").stdout) if row["check"] == "verdict tags"]
-    assert row["ok"] and row["found"] == "of 12 runs: those of their audits"
+    assert row["ok"] and row["found"] == "the tags of 12 runs match their audits"
 
 
 def test_verdict_tags_without_an_audit_are_not_verified(store):
@@ -223,7 +227,7 @@ def test_a_run_that_a_later_audit_excluded_is_compared_with_that_audit(audited_s
     code, own, verdicts, pages = verified_run(audited_store, run_id)
     assert (code, own[0], verdicts[0], pages[0]) == (0, "verified", "verified", "verified"), own
     audited_store.set_tag(run_id, "fa.verdict", "NOT JUDGED (broken)")
-    assert "the audit says 'NOT JUDGED (integrity failure)'" in verified_run(audited_store, run_id)[1][1]
+    assert "the audit has 'NOT JUDGED (integrity failure)'" in verified_run(audited_store, run_id)[1][1]
 
 
 @pytest.fixture
@@ -270,7 +274,9 @@ def test_an_untouched_promoted_model_is_loaded(promoted):
 def test_a_card_with_its_tag_made_anew_does_not_load_zeroed_weights(promoted):
     store, folder, reference = promoted
     zero_the_weights(store, folder)
-    with pytest.raises(IntegrityError, match=r"its source names the card [0-9a-f]{16}, found another card"):
+    with pytest.raises(
+        IntegrityError, match=r"its source contains the digest [0-9a-f]{16}, but the tag .* refers to another card"
+    ):
         load_model(reference)
 
 
@@ -279,7 +285,7 @@ def test_a_card_of_other_words_with_its_tag_made_anew_is_not_believed(promoted):
     card = json.loads((folder / CARD).read_text(encoding="utf-8")) | {"accuracy": 0.999}
     (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")
     tag_the_card(store, folder)
-    with pytest.raises(IntegrityError, match="found another card"):
+    with pytest.raises(IntegrityError, match="refers to another card"):
         load_model(reference)
 
 
@@ -287,7 +293,9 @@ def test_a_source_that_was_edited_too_does_not_load_weights_that_the_run_did_not
     store, folder, reference = promoted
     zero_the_weights(store, folder)
     move(store, folder)
-    with pytest.raises(IntegrityError, match=r"network.safetensors: not the files that run [0-9a-f]{32} recorded"):
+    with pytest.raises(
+        IntegrityError, match=r"network.safetensors: differs from the files that run [0-9a-f]{32} recorded"
+    ):
         load_model(reference)
 
 

@@ -114,7 +114,7 @@ def test_a_method_that_does_not_declare_autograd_is_refused_before_it_trains(sto
     monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa2": location})
     result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "1", "--device", "cpu")
     assert result.exit_code == 2
-    words = "method 'dfa': inputs.network was called in grad mode, and the method's card does not declare autograd"
+    words = "method 'dfa': inputs.network was called in grad mode, but the method's card does not declare autograd"
     assert words in result.output and "needs_autograd=True" in result.output
 
 
@@ -138,9 +138,9 @@ def asked(attempt, task=None) -> list[torch.Tensor]:
     ("attempt", "words"),
     [
         (backpropagated, "was called in grad mode"),
-        (lambda inputs: inputs.network.requires_grad_(True), "is read-only: it has no 'requires_grad_'"),
-        (lambda inputs: inputs.network.blocks[0].train(), "is read-only: it has no 'train'"),
-        (lambda inputs: setattr(inputs.network, "residual", False), "its attribute 'residual' cannot be set"),
+        (lambda inputs: inputs.network.requires_grad_(True), "is read-only and does not provide 'requires_grad_'"),
+        (lambda inputs: inputs.network.blocks[0].train(), "is read-only and does not provide 'train'"),
+        (lambda inputs: setattr(inputs.network, "residual", False), "the attribute 'residual' cannot be set"),
     ],
     ids=["grad mode", "requires_grad", "train", "attribute"],
 )
@@ -203,18 +203,18 @@ def task_of(source: str, **card: object) -> Task:
 def test_a_network_rebuilt_from_copied_weights_is_seen_at_the_final_weights(degrees):
     task = task_of(turned(ever_after=degrees, declared=False, network="rebuilt(inputs.network)"))
     found = backprop_check(task)
-    assert found.outcome == "not possible" and "above 0.99 at every site that counts" in found.detail
+    assert found.outcome == "not possible" and "above 0.99 at every counted site" in found.detail
 
 
 def test_a_gradient_turned_further_is_seen_under_fresh_feedback_and_beyond_the_suites_limit_no_more(third_party):
     found = {degrees: backprop_check(task_of(turned(ever_after=degrees))) for degrees in (15, 32)}
-    assert found[15].outcome == "not possible" and "under a fresh draw of its feedback" in found[15].detail
+    assert found[15].outcome == "not possible" and "under newly drawn feedback" in found[15].detail
     assert found[32].outcome == "agrees"
 
 
 def test_a_card_that_declares_it_may_reach_backpropagation_and_does_so_without_learning_is_still_seen(third_party):
     found = backprop_check(task_of(turned(), may_reach_bp=True))
-    assert found.outcome == "not possible" and "under a fresh draw of its feedback" in found.detail
+    assert found.outcome == "not possible" and "under newly drawn feedback" in found.detail
 
 
 def test_a_method_whose_feedback_is_lost_cannot_be_told_from_backpropagation():

@@ -179,7 +179,7 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
 def test_backpropagation_under_another_name_never_passes(untrained):
     untrained.plugin.edit(RULE, SECRETLY_BP)
     result = untrained.study()
-    assert f"method {NAME} fails its conformance checks, so that no audit will pass its runs" in result.stderr
+    assert f"method {NAME} fails its conformance checks, so no audit will pass the runs of this method" in result.stderr
     code, run = untrained.audit(*BY_CONFORMANCE_ALONE)
     assert (code, run.verdict.outcome) == (1, "fail")
     assert "method" in run.verdict.flags
@@ -222,7 +222,10 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in planned.output
     result = world.study()
     assert "1 trained" in result.output
-    assert "was trained by other code and is trained again (--accept-old-code keeps it)" in result.stderr
+    assert (
+        "was trained by other code than the installed code and is trained again (--accept-old-code keeps it)"
+        in result.stderr
+    )
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in result.stderr
     assert world.run_id != first
     assert world.store.json(first, schema.SPEC) == world.store.json(
@@ -235,14 +238,14 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     first = world.run_id
     world.plugin.edit(*TURNED)
     result = world.study("--accept-old-code")
-    assert "is kept (--accept-old-code); an audit cannot recompute it" in result.stderr
+    assert "is kept (--accept-old-code), but an audit cannot recompute it" in result.stderr
     assert world.run_id == first
     code, run = world.audit()
     assert (code, run.verdict.outcome) == (3, "incomplete")
     assert run.record.integrity.state == "unverifiable"
     (check,) = [check for check in run.record.integrity.checks if check.subject == "code"]
     assert check.outcome == "not possible"
-    assert f"trained by other code than is installed: method {NAME}: source edited (digest " in check.detail
+    assert f"trained by other code than the installed code: method {NAME}: source edited (digest " in check.detail
     assert of(run, "method").outcome == "warn"  # the code that is here is not the one that would have to be measured
     assert "Nothing may be claimed of these metrics" in world.form()
     assert "may be claimed of the method" not in world.form()
@@ -273,7 +276,7 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
     code, run = world.audit(*chosen)
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
     assert f"unknown method '{NAME}'" in run.record.integrity.details[0]
-    assert "the run names package orthogonal-feedback 0.1.0 (digest " in run.record.integrity.details[0]
+    assert "the run was trained with package orthogonal-feedback 0.1.0 (digest " in run.record.integrity.details[0]
     assert "pip install orthogonal-feedback==0.1.0" in world.form()
     run = world.audit(*chosen, "--trust-logged")[1]
     assert run.record.conformance.state == "stated"

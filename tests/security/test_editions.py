@@ -141,7 +141,9 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     assert store.tags(audit_run(store))["fa.edition"] == "mine (based on 2026-11)"
 
     refused = call("promote", run_id, "--alias", "pass")
-    assert refused.exit_code == 2 and "'pass' is a verdict, and this run is PASS by mine" in refused.output
+    assert (
+        refused.exit_code == 2 and "'pass' is a verdict, but the verdict of this run is PASS by mine" in refused.output
+    )
     promoted = call("promote", run_id, "--name", "fa")
     assert promoted.exit_code == 0 and "PASS by edition mine (based on 2026-11)" in promoted.output, promoted.output
     (version,) = ModelRegistry().versions("fa")
@@ -159,7 +161,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
     forge(store, lambda report: report["edition"].update(name="2026-11", shipped=True, based_on="", differences=[]))
     refused = call("promote", run_id)
     assert refused.exit_code == 2, refused.output
-    assert f"judged by 2026-11 {file_digest(path)[:8]} (not this installation's)" in refused.output
+    assert f"of the run used 2026-11 {file_digest(path)[:8]} (not this installation's)" in refused.output
     assert call("report", "--study", "tiny", "--out", "again").exit_code == 0
     page = (store.folder / "again" / "index.html").read_text(encoding="utf-8")
     assert f"2026-11 (not this installation&#39;s: digest {file_digest(path)[:8]})" in page
@@ -167,7 +169,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
 
     forge(store, lambda report: report["edition"].update(digest=real))
     refused = call("promote", run_id)
-    assert refused.exit_code == 3 and "judged by other limits: D1 at 1e+12" in refused.output
+    assert refused.exit_code == 3 and "used other thresholds: D1 at 1e+12" in refused.output
 
 
 def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
@@ -182,4 +184,4 @@ def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
     forge(store, passed)
     refused = call("promote", run_id)
     assert refused.exit_code == 3 and "its newest audit reports PASS by edition 2026-11" in refused.output
-    assert "that edition judges the report's own metrics as " in refused.output
+    assert "judging the metrics in the report again by this edition gives " in refused.output

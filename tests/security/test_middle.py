@@ -93,7 +93,7 @@ def test_a_training_that_turns_to_backpropagation_is_found_where_its_run_is_chos
     found = checks(report, bp_after_eight_steps)
     assert found.pop("whole training") == "differs" and set(found.values()) == {"agrees"}
     words = detail(report, bp_after_eight_steps, "whole training")
-    assert "epoch 1 is the first whose state differs from the recorded one" in words
+    assert "epoch 1 is the first epoch whose state differs from the recorded state" in words
     (chosen,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
     assert (chosen.outcome, chosen.detail) == ("differs", words)
 
@@ -153,7 +153,7 @@ def test_honest_digests_beside_the_forged_weights_are_no_help(store, audit, bp_a
     store.seal(bp_after_eight_steps)
     code, report = audit("--replay", "all")
     assert code == 3 and only_mismatch(report) == bp_after_eight_steps
-    assert "epoch 1 is the first whose measurements differ from the recorded ones" in detail(
+    assert "epoch 1 is the first epoch whose measurements differ from the recorded values" in detail(
         report, bp_after_eight_steps, "whole training"
     )
 
@@ -165,7 +165,9 @@ def test_a_digest_of_an_honest_run_that_was_altered_is_named(store, audit):
     store.seal(run_id)
     code, report = audit("--replay", "all")
     assert code == 3 and only_mismatch(report) == run_id
-    assert "epoch 3 is the first whose state differs from the recorded one" in detail(report, run_id, "whole training")
+    assert "epoch 3 is the first epoch whose state differs from the recorded state" in detail(
+        report, run_id, "whole training"
+    )
 
 
 def test_verify_takes_the_same_choice(store, bp_after_eight_steps):
@@ -197,7 +199,7 @@ def test_such_a_control_is_found_where_a_whole_replay_is_too_much(audit, forged,
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
     code, report = audit("--replay", "auto")
     assert code == 3 and only_mismatch(report) == run_id
-    assert "the final weights are those after step 8" in detail(report, run_id, "first steps")
+    assert "the final weights equal the weights after step 8" in detail(report, run_id, "first steps")
     assert checks(report, run_id)["whole training"] == "not possible"
 
 
@@ -245,7 +247,10 @@ def test_invented_curves_are_a_mismatch_where_the_run_is_replayed_whole(store, a
         code, report = audit(*options)
         assert code == 3 and only_mismatch(report) == invented_curves
         words = detail(report, invented_curves, "whole training")
-        assert "epoch 0 is the first whose measurements differ from the recorded ones" in words and "200.0" in words
+        assert (
+            "epoch 0 is the first epoch whose measurements differ from the recorded values" in words
+            and "200.0" in words
+        )
 
 
 def test_invented_training_losses_are_found_at_every_epoch(store, audit):
@@ -257,8 +262,9 @@ def test_invented_training_losses_are_found_at_every_epoch(store, audit):
     store.seal(run_id)
     code, report = audit("--replay", "all")
     assert code == 3 and only_mismatch(report) == run_id
-    assert "epoch 2 is the first whose measurements differ from the recorded ones: loss_train: logged 0.1" in detail(
-        report, run_id, "whole training"
+    assert (
+        "epoch 2 is the first epoch whose measurements differ from the recorded values: loss_train: logged 0.1"
+        in detail(report, run_id, "whole training")
     )
 
 
@@ -303,9 +309,9 @@ def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     study = store.folder / "tiny" / "study.toml"
     study.write_text(study.read_text().replace("cost =", "keep_states = 2\ncost ="), encoding="utf-8")
     plan = call("study", "tiny", "--seeds", "7", "--dry-run", "--no-timing")
-    assert "keeps 2 states of at most 0.1 MiB a run" in plan.output
+    assert "keeps 2 training states of at most 0.1 MiB each per run" in plan.output
     result = call("study", "tiny", "--seeds", "7", "--jobs", "1", "--device", "cpu")
-    assert "keeps 2 states of at most 0.1 MiB a run" in result.stderr
+    assert "keeps 2 training states of at most 0.1 MiB each per run" in result.stderr
     run_id = store.run_id(method="dfa", seed=7)
     assert store.json(run_id, schema.PROVENANCE)[schema.KEPT_STATES] == [1, 2]
     _, report = audit("--seeds", "7", "--replay", "auto")

@@ -99,7 +99,7 @@ def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
 def test_promote_refuses_it(store, attacked):
     run_id, _ = attacked
     result = call("promote", run_id, "--override-reason", "I like it")
-    assert result.exit_code == 2 and "judged other files than the run has now" in result.output
+    assert result.exit_code == 2 and "the files of the run were changed after audit" in result.output
     # whatever an audit said of it, it is measured again first
     with pytest.raises(IntegrityError, match="accuracy: logged"):
         verified(MlflowTracker(), MlflowTracker().get(run_id))

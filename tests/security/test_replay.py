@@ -69,7 +69,7 @@ def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(stor
     run_id = store.run_id(method="fa", seed=1)
     code, report = audit("--run", run_id, "--replay", "3")
     assert checks(report, run_id)["first steps"] == "not possible"
-    assert "the recorded state is that after step 8" in detail(report, run_id, "first steps")
+    assert "the recorded state is the state after step 8" in detail(report, run_id, "first steps")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])
@@ -104,7 +104,7 @@ def dressed(store, monkeypatch):
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
         ("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
         ("WAITS_UNTIL_NOBODY_LOOKS", "at the final weights", OTHERWISE),
-        ("TRAINED_BY_BP", "at step 1", "it is trained end to end but returns another credit than the gradient"),
+        ("TRAINED_BY_BP", "at step 1", "the method is trained end to end, but its credit differs from the gradient"),
         ("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
         ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],

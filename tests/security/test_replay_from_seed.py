@@ -100,7 +100,7 @@ def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_s
     assert code == 3 and only_mismatch(report) == run_id
     found = checks(report, run_id)
     assert [found[subject] for subject in SUBJECTS] == ["agrees", "differs", "agrees", "agrees"]
-    assert "2 of 2 tensors differ from those that the seed gives" in detail(report, run_id, "feedback")
+    assert "2 of 2 tensors differ from the tensors that the seed gives" in detail(report, run_id, "feedback")
     assert call("verify", "--run", run_id).exit_code == 3
 
 
@@ -137,7 +137,9 @@ def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(sto
     code, report = audit()
     assert code == 3 and only_mismatch(report) == run_id
     found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
-    assert any("1 of 18 tensors differ from those that the seed gives, blocks.0.w1.weight" in words for words in found)
+    assert any(
+        "1 of 18 tensors differ from the tensors that the seed gives, blocks.0.w1.weight" in words for words in found
+    )
 
 
 @pytest.mark.parametrize("part", ["network.blocks.0.w1.weight", "feedback.B_01"])
@@ -222,8 +224,9 @@ def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store,
     code, report = audit("--threshold", "D3=-100")
     runs = {run.record.spec.seed: run for run in judged(report, method="bp", control="none")}
     assert code in (0, 1) and {run.verdict.label for run in runs.values()} == {"WARN(D3 stated)"}
-    assert "code: trained by other code than is installed" in runs[1].frozen_doubt
-    assert "initial weights: none are recorded with this run" in runs[2].frozen_doubt and runs[3].frozen_doubt == ""
+    assert "code: trained by other code than the installed code" in runs[1].frozen_doubt
+    assert "initial weights: no initial weights are recorded with this run" in runs[2].frozen_doubt
+    assert runs[3].frozen_doubt == ""
 
 
 def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit):

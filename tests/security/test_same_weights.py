@@ -44,7 +44,7 @@ def test_copied_weights_are_told_on_both_runs(store, audit):
     code, report = audit()
     assert code == 3
     for one, other in ((source, target), (target, source)):
-        caught(report, one, f"final weights: the same weights, bit by bit, as run {other}")
+        caught(report, one, f"final weights: the weights are bitwise equal to those of run {other}")
     assert [run.record.spec.seed for run in judged(report, method="bp", control="none")] == [3]
 
 
@@ -88,7 +88,7 @@ def test_one_adopted_file_under_two_methods(store, audit):
     code, report = audit(*(word for run_id in ids for word in ("--run", run_id)))
     assert code == 3 and len(ids) == 2
     for run_id in ids:
-        caught(report, run_id, "final weights: the same weights, bit by bit, as ")
+        caught(report, run_id, "final weights: the weights are bitwise equal to those of ")
 
 
 SHAPE = {"d_hidden": 16, "num_blocks": 2}

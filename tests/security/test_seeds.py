@@ -97,7 +97,7 @@ def test_edited_tags_hide_no_run(store, audit, kept):
     _, report = audit()
     (found,) = left_out(report)
     assert (found.run_id, found.finished) == (run_id, True)
-    assert "trained to its end by its files, failed by its tag" in answer(report)[1]
+    assert "trained to its end according to its files, failed according to its tag" in answer(report)[1]
 
 
 def test_edited_parameters_and_a_kept_setting_hide_no_run(store, audit):

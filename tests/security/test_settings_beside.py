@@ -35,7 +35,7 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     line = "also tried with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
     assert outcome == "violated" and line in evidence
     assert "Similar settings" in page and "learning_rate 0.0010000001 instead of 0.001" in page
-    assert "also tried, within 1 %: seed 4 of dfa" in output
+    assert "similar setting (numbers within 1 %): seed 4 of dfa" in output
     assert answer(report, "fa")[0] == "avoided"  # nothing was tried beside fa
 
 

@@ -48,7 +48,9 @@ def test_stopped_runs_called_complete_are_not_judged(store, audit, stopped):
     code, report = audit("--study", "short")
     assert code == 3
     for run_id in stopped:
-        caught(report, run_id, "tag fa.status is 'complete', its recorded files contain 'stopped_early'")
+        caught(
+            report, run_id, "tag fa.status is 'complete' in the store, but the recorded files contain 'stopped_early'"
+        )
     assert judged(report, method="bp", control="none") == []
     assert call("promote", stopped[0]).exit_code != 0
 
@@ -62,7 +64,10 @@ def test_stopped_runs_whose_seal_was_forged_too_do_not_agree_with_their_series(s
     assert code == 3
     for run_id in stopped:
         caught(
-            report, run_id, "provenance.json contains the status complete, series.parquet ends at epoch", "of 5, finite"
+            report,
+            run_id,
+            "provenance.json contains the status complete, but series.parquet ends at epoch",
+            "of 5 with finite values",
         )
 
 
@@ -71,7 +76,7 @@ def test_a_bad_seed_called_failed_is_shown(store, audit):
     store.set_tag(run_id, schema.TAG_STATUS, "failed")
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "tag fa.status is 'failed', its sealed files say complete")
+    caught(report, run_id, "tag fa.status is 'failed', but the files have the status complete")
     assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
 
 
@@ -90,7 +95,7 @@ def test_an_accuracy_edited_in_the_metric_table(store, audit):
         store.sql(f"UPDATE {table} SET value = 0.99 WHERE key = 'accuracy/test' AND step = 4 AND run_uuid = ?", run_id)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "tables: metric accuracy/test is 0.99, its recorded files contain 0.")
+    caught(report, run_id, "tables: metric accuracy/test is 0.99 in the store, but the recorded files contain 0.")
 
 
 def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
@@ -112,7 +117,7 @@ def test_parameters_edited(store, audit):
     code, report = audit()
     assert code == 3
     told = (
-        "cfg/epochs is '30', its recorded files contain '4'",
+        "cfg/epochs is '30' in the store, but the recorded files contain '4'",
         "cfg/recipe/learning_rate is None",
         "cfg/penalty_too is '1'",
     )
@@ -135,7 +140,7 @@ def test_a_tag_that_says_otherwise_than_the_seal(store, audit, tag, value):
     store.set_tag(run_id, tag, value)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, f"tables: tag {tag} is {value!r}, its recorded files contain ")
+    caught(report, run_id, f"tables: tag {tag} is {value!r} in the store, but the recorded files contain ")
 
 
 def test_a_shortened_series(store, audit):
@@ -146,7 +151,7 @@ def test_a_shortened_series(store, audit):
     store.seal(run_id)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "files: provenance.json contains 4 as number of epochs, series.parquet ends at 2")
+    caught(report, run_id, "files: provenance.json contains 4 as number of epochs, but series.parquet ends at 2")
 
 
 def test_a_series_with_an_epoch_cut_out(store, audit):

@@ -16,7 +16,7 @@ date = 2026-01-01
 expiry = 9999-01-01
 """
 FIRES = ("--threshold", "D3=200")  # a margin of 200 pp: D3 fires whatever was trained
-UNUSED = "waivers.toml in the current folder is not used; `--waivers waivers.toml` applies it"
+UNUSED = "waivers.toml in the current folder is not used; to apply this file, add `--waivers waivers.toml`"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_study_names_its_own_file_and_the_page_says_so(planted):
     result, report = run_audit(planted)
     assert result.exit_code == 0 and "fail" not in outcomes(report)
     page = (planted.folder / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "The study&#39;s own file names waivers: mine.toml next to it." in page
+    assert "The waivers come from mine.toml, which the study.toml of the study names." in page
 
 
 @pytest.mark.parametrize("named", ['"gone.toml"', "3"])

@@ -129,7 +129,7 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
         disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
     told = json.loads(printed)
     assert training.returncode == 0 and told["failed"] == {} and told["stopped"] == [], said
-    assert said.count("it restarts in another") >= 2 and said.count("resumed after epoch") >= 2, said
+    assert said.count("the job restarts in another process") >= 2 and said.count("resumed after epoch") >= 2, said
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
     assert [run["record"]["integrity"]["state"] for run in report["runs"]] == ["verified"] * SPECS

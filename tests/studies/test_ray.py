@@ -78,7 +78,7 @@ def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, 
     opened = executor.PLUGIN.opened(JobResources(address="local", **more))
     with (
         pytest.raises(
-            UsageError, match=f"has enough resources for a process of .*{words}.*the maximum on one machine is"
+            UsageError, match=f"has enough resources for a process with .*{words}.*the maximum on one machine is"
         ),
         opened,
     ):
@@ -91,7 +91,7 @@ def test_its_address_is_one_at_which_ray_answers(cluster):
 
 
 def test_unequal_versions_are_named_before_anything_is_trained(cluster):
-    with pytest.raises(UsageError, match="has python 3.* where this machine has 2.7, torch .* this machine has 1.0"):
+    with pytest.raises(UsageError, match="has python 3.* instead of 2.7, torch .* instead of 1.0"):
         executor.check_versions(ray.nodes(), {"python": "2.7", "torch": "1.0"})
 
 

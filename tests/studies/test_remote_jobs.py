@@ -93,7 +93,7 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
     events, record = placed(["a", "b"], BEGINS, ProcessLost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
-        (0, "its process was lost; it restarts in another")
+        (0, "its process was lost; the job restarts in another process")
     ]
     assert record == [[0], "ended", [0], "ended", [0], "goes on", [1], "left"]
 
@@ -101,7 +101,8 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
     events, _ = placed(["a", "b"], BEGINS, BEGINS, at_once=1)
     assert (
-        ends(events)[0] == ("failed", "its process was lost; restarted, it was lost") and ends(events)[1][0] == "done"
+        ends(events)[0] == ("failed", "its process was lost; after the restart it was lost")
+        and ends(events)[1][0] == "done"
     )
     assert [event.lost for event in events if event.kind == "failed"] == [True]
 
@@ -151,7 +152,7 @@ def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "fa_registry"):
         events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
     assert ends(events) == {0: ("stopped", None)}
-    assert "1 of 1 processes wait for capacity on the cluster, which is shared" in caplog.messages
+    assert "1 of 1 processes wait for free capacity on the shared cluster" in caplog.messages
 
 
 def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
@@ -161,7 +162,7 @@ def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
         placed(["a"])
     assert refused.value.exit_code == 2
     assert str(refused.value).startswith(f"{platform.node()} has torch ")
-    assert "where this machine has 1.0; nothing was trained there" in str(refused.value)
+    assert "instead of 1.0; nothing was trained there" in str(refused.value)
 
 
 def test_what_cannot_be_read_or_sent_fails_its_job_alone():

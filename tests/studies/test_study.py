@@ -428,14 +428,14 @@ def test_a_twin_says_what_makes_it_one(tmp_path):
         ({"scale": "inf"}, "scale: expected a number above 0, found 'inf'"),
         ({"scale": "tenth"}, "scale: expected a number above 0, found 'tenth'"),
         ({"scale": "0.5", "epochs": "3"}, "scale: expected --epochs or --scale, found both (3; 0.5)"),
-        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a separate task"),
+        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', which is a separate task"),
         (
             {"data": "teacher_student:1"},
-            "data: expected the name of an image set, found 'teacher_student:1', a separate task",
+            "data: expected the name of an image set, found 'teacher_student:1', which is a separate task",
         ),
         (
             {"data": "random_targets:digits"},
-            "data: expected the name of an image set, found 'random_targets:digits', a separate task",
+            "data: expected the name of an image set, found 'random_targets:digits', which is a separate task",
         ),
         ({"data": "digts"}, "dataset: unknown data set 'digts' (did you mean 'digits'?)"),
     ],
@@ -457,7 +457,7 @@ def test_lists_whose_product_no_machine_can_hold_are_refused(tmp_path):
     lists = TINY.replace("seeds = [1, 2]", f"seeds = {list(range(5_000))}\nepochs = {list(range(1, 5_001))}")
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path, lists.replace("d_hidden = 16", f"d_hidden = {list(range(1, 5_001))}")))
-    assert caught.value.problems == ("grid[0]: expands to more runs than a study may have, 100,000",)
+    assert caught.value.problems == ("grid[0]: expands to too many runs; the maximum per study is 100,000",)
 
 
 def test_controls_count_as_runs(tmp_path, monkeypatch):
@@ -465,4 +465,4 @@ def test_controls_count_as_runs(tmp_path, monkeypatch):
     many = TINY.replace("num_blocks = 2", "num_blocks = 5") + "controls = { ladder = true, frozen = false }\n"
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path, many))
-    assert caught.value.problems == ("controls: expand to more runs than a study may have, 9",)
+    assert caught.value.problems == ("controls: expand to too many runs; the maximum per study is 9",)

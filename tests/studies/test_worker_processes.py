@@ -85,12 +85,14 @@ def test_who_ends_its_process_costs_its_own_job_alone(processes):
         "killed": "signal SIGKILL",
     }
     for name, words in how.items():
-        assert told[jobs.index(name)].value == f"its process ended with {words}; restarted, it ended with {words}"
+        assert (
+            told[jobs.index(name)].value == f"its process ended with {words}; after the restart it ended with {words}"
+        )
     assert {jobs[index] for index, end in told.items() if end.lost} == {"killed"}
     again = [event for event in events if event.kind == "again"]
     assert sorted(event.index for event in again) == [1, 2, 3, 4]
-    assert "its process ended with exit code 3; it restarts in a new one" in [event.value for event in again]
-    assert told[5].value.endswith("its code asked to end the process (sys.exit(0))")
+    assert "its process ended with exit code 3; the job restarts in a new process" in [event.value for event in again]
+    assert told[5].value.endswith("the code of the job called sys.exit(0), which would end the process")
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_others_never_notice(tmp_path):
@@ -111,7 +113,7 @@ def test_where_there_is_no_room_for_another_process_those_who_live_do_its_work(m
     events = supervised(["a", "b", "killed"], may_end_its_process, 3)
     assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "done"), (2, "again"), (2, "failed")]
     assert [record.getMessage() for record in caplog.records] == [
-        "no further process can be started (BlockingIOError: no more processes): jobs continue, 1 at a time"
+        "cannot start another process (BlockingIOError: no more processes); the jobs continue, 1 at a time"
     ]
 
 

@@ -68,7 +68,8 @@ def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_
     before = database.read_bytes()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere, so the answer is given here
     with pytest.raises(
-        StoreError, match=r"interrupted.* let its owner run .*a copy of its folder that includes mlflow\.db-journal"
+        StoreError,
+        match=r"interrupted.* ask the owner to run .*a copy of the store's folder that includes mlflow\.db-journal",
     ):
         MlflowTracker(f"sqlite:///{database}", make=False)
     assert database.read_bytes() == before
@@ -93,7 +94,7 @@ def test_a_strangers_store_deletes_no_file(database, tmp_path):
     for folder in (tmp_path, tmp_path / "other"):
         naming(folder / "mlflow.db-journal", str(mine).encode())
     for make in (True, False):
-        with pytest.raises(StoreError, match="names another file for deletion by sqlite"):
+        with pytest.raises(StoreError, match="would make sqlite delete another file"):
             MlflowTracker(f"sqlite:///{database}", make=make)
     assert mine.exists()
     with closing(sqlite3.connect(tmp_path / "other" / "mlflow.db")) as connection:  # the danger is real
@@ -115,7 +116,7 @@ def test_a_damaged_database_is_said_to_be_one(database):
     content = bytearray(database.read_bytes())
     content[100:4096] = b"x" * 3996  # the schema, behind a header that is whole
     database.write_bytes(content)
-    with pytest.raises(StoreError, match=r"malformed; the database is damaged\. Put a copy of its folder aside"):
+    with pytest.raises(StoreError, match=r"malformed; the database is damaged\. Copy its folder first"):
         MlflowTracker(f"sqlite:///{database}")
 
 
@@ -162,7 +163,9 @@ def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, ma
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Free some space"):
+    with pytest.raises(
+        StoreError, match="No space left on device; data that were written before are kept. Free some disk space"
+    ):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock"}
 
@@ -226,7 +229,9 @@ def test_another_process_that_makes_the_store_is_named_and_not_waited_for_for_ev
     new = tmp_path / "new.db"
     with client._file_lock(new), FileLock(f"{database}.lock"):
         for _ in range(2):  # who waits must not take the holder's name away
-            with pytest.raises(StoreError, match=rf"new\.db\.lock has been held by process {os.getpid()} on .* repeat"):
+            with pytest.raises(
+                StoreError, match=rf"new\.db\.lock has been locked by process {os.getpid()} on .* repeat"
+            ):
                 MlflowTracker(f"sqlite:///{new}")
         assert f"held by process {os.getpid()} on" in caplog.text and not new.exists()
         MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: nobody waits
@@ -263,10 +268,12 @@ def test_a_database_that_others_write_to_is_asked_again_and_at_last_given_up(dat
         return answer
 
     monkeypatch.setattr(opened._client, "get_run", get_run)
-    assert opened.get_run("a") == "run" and "held by another process that writes to it: waiting" in caplog.text
+    assert opened.get_run("a") == "run" and "locked by another process that writes to the store; waiting" in caplog.text
     monkeypatch.setattr(client, "PATIENCE", 0.0)
     answers += [refusal] * 3
-    with pytest.raises(StoreError, match="held by another process that writes to it for .* nothing was changed. Wait"):
+    with pytest.raises(
+        StoreError, match="locked by another process that writes to the store for .* nothing was changed. Wait"
+    ):
         opened.get_run("a")
 
 
@@ -278,7 +285,9 @@ def test_files_that_the_disk_does_not_take(database, tmp_path, monkeypatch):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "spec.json").touch()
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Free some space"):
+    with pytest.raises(
+        StoreError, match="No space left on device; data that were written before are kept. Free some disk space"
+    ):
         tracker.upload(tracker.create("run", {}, {}), tmp_path / "files")
 
 
@@ -318,24 +327,24 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Free some space"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Free some disk space"),
         (
             wrapped(sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full")),
             FULL,
-            "disk is full; what was written",
+            "disk is full; data that were written",
         ),
         (wrapped(sqlite_error(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error")), FAILING, "a limit on the size of files"),
         (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "readable and writable"),
         (wrapped(sqlite_error(sqlite3.SQLITE_CORRUPT, "malformed")), DAMAGED, "recover"),
         (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
-        (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),
-        (ModuleNotFoundError("No module named 'boto3'"), LACKING, "boto3'; .*Install the library"),
+        (MlflowException("Names cannot\ncontain '/'"), "", "reports an error: Names cannot contain '/'$"),
+        (ModuleNotFoundError("No module named 'boto3'"), LACKING, "boto3'; .*Install the missing library"),
         (
             answered(401),
             UNKNOWN,
-            "it knows no user 'ann' with this password; .*the server.s administrator creates users",
+            "it has no user 'ann' with this password; .*the server.s administrator creates users",
         ),
-        (answered(403), FORBIDDEN, "user 'ann' has no permission for runs/create; .*can grant EDIT"),
+        (answered(403), FORBIDDEN, "user 'ann' has no permission for runs/create; .*can grant the permission EDIT"),
         (
             HTTPError(
                 "403 for url: http://a/api/2.0/mlflow-artifacts/artifacts/1/x",
@@ -349,22 +358,30 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
                 {"error_code": "UNAUTHENTICATED", "message": "Failed to list artifacts in s3://a/1: no match"}
             ),
             KEYLESS,
-            "no match; .*for that server: its clients need none",
+            "no match; .*for the server; its clients need no keys",
         ),
         (
             RetryError(
                 "/api/2.0/mlflow-artifacts/artifacts/1/x (Caused by ResponseError('too many 500 error responses'))"
             ),
             FAULTY,
-            "answers with errors: .*too many 500 error responses; .*its bucket needs other keys",
+            "responds with errors: .*too many 500 error responses; .*wrong keys for its bucket",
         ),
-        (answered(503), AWAY, "does not answer: .*Check that it is running"),
+        (answered(503), AWAY, "does not respond: .*Check that the server is running"),
         (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
         (of("botocore.exceptions", "NoCredentialsError", "Unable to locate credentials"), KEYLESS, "AWS_ACCESS_KEY_ID"),
         (of("boto3.exceptions", "S3UploadFailedError", "(SignatureDoesNotMatch) when"), KEYLESS, "need none$"),
-        (of("botocore.exceptions", "EndpointConnectionError", "Could not connect"), AWAY, "does not answer: Could not"),
-        (of("botocore.errorfactory", "NoSuchBucket", "no bucket"), "", "refuses: no bucket$"),
-        (wrapped(of("psycopg2", "OperationalError", SOCKET)), AWAY, "does not answer: .*Check that it is running"),
+        (
+            of("botocore.exceptions", "EndpointConnectionError", "Could not connect"),
+            AWAY,
+            "does not respond: Could not",
+        ),
+        (of("botocore.errorfactory", "NoSuchBucket", "no bucket"), "", "reports an error: no bucket$"),
+        (
+            wrapped(of("psycopg2", "OperationalError", SOCKET)),
+            AWAY,
+            "does not respond: .*Check that the server is running",
+        ),
         (wrapped(of("psycopg2.errors", "AdminShutdown", f"{FATAL}administrator command\nserver closed")), AWAY, "kept"),
         (
             wrapped(of("psycopg2", "OperationalError", f"{SOCKET} {FATAL}the database system is starting up")),
@@ -374,9 +391,9 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (
             wrapped(of("psycopg2", "OperationalError", f'{SOCKET} {FATAL}password failed for "ann"')),
             "",
-            "refuses",
+            "reports an error",
         ),
-        (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "refuses"),
+        (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "reports an error"),
     ],
 )
 def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
@@ -405,7 +422,7 @@ def test_no_server_is_an_answer_and_not_minutes_of_silence(nobody, monkeypatch):
     waits = []
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
     with pytest.raises(
-        StoreError, match=f"store {nobody} does not answer: Connection refused; .*Check that it is running"
+        StoreError, match=f"store {nobody} does not respond: Connection refused; .*Check that the server is running"
     ):
         MlflowTracker(nobody)
     assert waits == []
@@ -425,10 +442,10 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobod
             raise answers.pop()
         return "run"
 
-    assert opened.ask(ask) == "run" and asked == ["1"] * 4 and caplog.text.count("waiting, at most 300 seconds") == 1
+    assert opened.ask(ask) == "run" and asked == ["1"] * 4 and caplog.text.count("waiting for at most 300 seconds") == 1
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
     answers += [requests.exceptions.ConnectionError("refused")] * 99
-    with pytest.raises(StoreRefusal, match="does not answer: refused"):
+    with pytest.raises(StoreRefusal, match="does not respond: refused"):
         opened.ask(ask)
     fault = requests.exceptions.RetryError("too many 500 error responses")
     answers[:] = [
@@ -437,7 +454,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobod
     ]  # from the last: it comes up, not whole at once
     assert opened.ask(ask) == "run", "each kind of refusal has its own patience"
     answers[:] = [fault] * 99
-    with pytest.raises(StoreRefusal, match="answers with errors"):
+    with pytest.raises(StoreRefusal, match="responds with errors"):
         opened.ask(ask)
     assert len(answers) > 90, "a minute, of twenty seconds a look"
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")

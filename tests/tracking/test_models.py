@@ -81,14 +81,14 @@ def test_a_description_fits_the_database_and_says_that_it_was_cut(store):
 
 def test_what_the_store_refuses_is_a_store_error(store):
     registry, run_id = store
-    with pytest.raises(StoreError, match="refuses: .*cannot contain '/'"):
+    with pytest.raises(StoreError, match="reports an error: .*cannot contain '/'"):
         registry.register("a/b", run_id, "kept", {}, "")
-    with pytest.raises(StoreError, match="refuses: .*nowhere"):
+    with pytest.raises(StoreError, match="reports an error: .*nowhere"):
         registry.register("a", "nowhere", "kept", {}, "")
 
 
 def test_files_that_are_gone_are_a_store_error(store):
     registry, run_id = store
     version = registry.register("a", run_id, "lost", {}, "")
-    with pytest.raises(StoreError, match=r"models:/a/1: its files are not in .*lost \(recorded: "):
+    with pytest.raises(StoreError, match=r"models:/a/1: its files are missing in .*lost \(recorded: "):
         registry.files(version)

@@ -369,7 +369,7 @@ def test_a_server_that_is_away_costs_no_epoch_and_gets_every_point_once_and_in_o
     assert tracker.points[run.run_id] == undisturbed.points[expected.run_id]
     assert all(point.time for point in tracker.points[run.run_id]), "sent again, it is the same point"
     assert tracker.get(run.run_id).tags[schema.TAG_STATUS] == "complete" and tracker.calls == 5
-    assert caplog.text.count("does not answer: refused; ") == caplog.text.count("is reachable again: all metrics") == 1
+    assert caplog.text.count("does not respond: refused; ") == caplog.text.count("is reachable again: all metrics") == 1
 
 
 def test_points_are_sent_in_calls_that_the_store_takes_as_one(tmp_path, monkeypatch):
@@ -409,7 +409,7 @@ def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, capl
     tracker = Faulty(tmp_path / "runs", away={0})
     run = RunWriter(tracker, build_task(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
-    assert "answers with errors" in caplog.text and "has ended without its last files" in caplog.text
+    assert "responds with errors" in caplog.text and "has ended, but its last files could not be written" in caplog.text
     assert tracker.get(run.run_id).state == "KILLED"
 
 
@@ -424,7 +424,7 @@ def test_points_wait_for_a_server_at_fault_too(tmp_path, monkeypatch):
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
     run = RunWriter(Absent(tmp_path / "runs", away={0}), build_task(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
-    assert f"Run {run.run_id} stays RUNNING until the next command closes it" in caplog.text
+    assert f"Run {run.run_id} stays RUNNING until the next command closes this run" in caplog.text
 
 
 def test_an_epoch_later_than_any_run_has_is_refused(tmp_path):
@@ -433,5 +433,7 @@ def test_an_epoch_later_than_any_run_has_is_refused(tmp_path):
     write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_000)])
     assert len(read_series(path)[0]["accuracy"]) == 100_001
     write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_001)])
-    with pytest.raises(UnreadableFile, match=r"is not a series that a run wrote: it has the row \(100001, "):
+    with pytest.raises(
+        UnreadableFile, match=r"is not a series that a run wrote: it contains the invalid row \(100001, "
+    ):
         read_rows(path)

@@ -73,14 +73,14 @@ def test_a_prefix_that_not_every_name_has_is_part_of_the_name():
 
 def test_two_sets_of_tensors_are_not_chosen_between():
     with pytest.raises(
-        ValueError, match=r"several sets of tensors \(state_dict, model\): save only the one that you mean"
+        ValueError, match=r"one set of tensors, found several \(state_dict, model\); save only the set to load"
     ):
         named_tensors({"model": STATE, "state_dict": STATE})
 
 
 @pytest.mark.parametrize("held", [[torch.ones(1)], torch.ones(1), 3])
 def test_what_is_no_mapping_has_no_names(held):
-    with pytest.raises(ValueError, match=f"expected tensors by name, found a {type(held).__name__}"):
+    with pytest.raises(ValueError, match=f"expected a mapping from names to tensors, found a {type(held).__name__}"):
         named_tensors(held)
 
 
@@ -89,7 +89,7 @@ def test_a_pickle_is_refused_with_the_reason_and_is_not_run(tmp_path, legacy):
     path, touched = tmp_path / "evil.pt", tmp_path / "touched"
     torch.save(Trap(touched), path, _use_new_zipfile_serialization=not legacy)
     with pytest.raises(
-        ValueError, match=r"evil\.pt: needs more than plain tensors .*reading a pickle may run any program"
+        ValueError, match=r"evil\.pt: the file contains more than plain tensors .*reading a pickle may run any program"
     ):
         read_foreign(path)
     assert not touched.exists()
@@ -144,7 +144,7 @@ def test_every_misfit_is_named_at_once():
         "small: expected shape (2, 3), found (1,)",
         "text: expected a tensor, found a list",
         "whole: expected torch.float32, found torch.int64",
-        "sparse: expected a dense tensor with its numbers, found a sparse, quantised or empty one",
+        "sparse: expected a dense tensor with values, found a sparse, quantised or meta tensor",
     ]
 
 
@@ -160,7 +160,7 @@ def test_another_precision_is_taken_where_no_number_changes(kind):
 def test_weights_that_would_be_rounded_are_refused(value):
     _, problems = match_tensors({"a": torch.zeros(1)}, {"a": torch.tensor([value], dtype=torch.float64)})
     assert problems == [
-        "a: cannot be stored as torch.float32 without rounding, found torch.float64: convert it yourself"
+        "a: expected values that torch.float32 can store without rounding, found torch.float64; convert the tensor first"
     ]
 
 
@@ -205,7 +205,7 @@ def test_a_method_without_feedback_state_needs_none_and_takes_none():
     weights, _ = other(task)
     assert load_foreign_weights(task, weights, None) == ""
     assert problems(task, weights, {"B_01": FIRST}) == [
-        "feedback: expected none, the method 'bp' has no feedback state"
+        "feedback: expected no file, because the method 'bp' has no feedback state"
     ]
 
 
@@ -264,8 +264,8 @@ def test_numbers_are_ordered_as_numbers_not_as_text():
         ({"B.0": FIRST, "B.1": SECOND, "B.2": FIRST}, "expected 2 matrices, B_01 to B_02, found 3"),
         ({"B.0": FIRST, "B.2": SECOND}, r"numbered from 0 or 1 without a gap, found B\.0, B\.2"),
         ({"B.2": FIRST, "B.3": SECOND}, r"numbered from 0 or 1 without a gap, found B\.2, B\.3"),
-        (FIRST, "expected tensors by name, found a Tensor"),
-        ({"B": [FIRST], "feedback": [SECOND]}, r"several sets of tensors \(feedback, B\)"),
+        (FIRST, "expected a mapping from names to tensors, found a Tensor"),
+        ({"B": [FIRST], "feedback": [SECOND]}, r"one set of tensors, found several \(feedback, B\)"),
     ],
 )
 def test_matrices_whose_order_is_not_certain_are_refused(held, message):
@@ -280,7 +280,9 @@ def test_names_of_two_kinds_are_no_order():
 
 def test_a_feedback_state_that_is_no_row_of_matrices_is_taken_by_name_alone():
     names = ["net.0.weight", "net.0.bias"]
-    with pytest.raises(ValueError, match=r"expected tensors by name \(net\.0\.weight, net\.0\.bias\), found a list"):
+    with pytest.raises(
+        ValueError, match=r"expected a mapping from names \(net\.0\.weight, net\.0\.bias\) to tensors, found a list"
+    ):
         feedback_tensors([FIRST, SECOND], names)
     assert feedback_tensors({"B.0": FIRST, "B.1": SECOND}, names).keys() == {"B.0", "B.1"}
 
@@ -343,7 +345,7 @@ def test_a_compressed_file_that_fits_is_read(tmp_path):
 def test_a_file_larger_than_the_limit_is_refused(tmp_path, name):
     with (tmp_path / name).open("wb") as stream:
         stream.truncate(2 * MiB)  # a file of holes: it takes no disk
-    with pytest.raises(ValueError, match="has 2,097,152 bytes, and no such file has more than 1,048,576"):
+    with pytest.raises(ValueError, match="has 2,097,152 bytes, expected at most 1,048,576"):
         read_foreign(tmp_path / name, MiB)
 
 
@@ -416,7 +418,7 @@ class Enlarged:
 def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, legacy):
     torch.save({"a": held}, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
     with pytest.raises(
-        ValueError, match=rf"a\.pt: needs more than plain tensors to be read \(it names {name}\); reading a"
+        ValueError, match=rf"a\.pt: the file contains more than plain tensors \(it names {name}\); reading a"
     ):
         read_foreign(tmp_path / "a.pt")
 

@@ -28,12 +28,12 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         (mine(), mine("0.2"), ""),  # the same source in another release
         (mine(), mine(digest=B), "method m: source edited (digest aaaaaaaa… → bbbbbbbb…)"),
         (mine(), mine("0.2", B), "method m: mine 0.1 → mine 0.2 (digest aaaaaaaa… → bbbbbbbb…)"),
-        (mine(), {"version": 1}, "method m: package mine 0.1 (digest aaaaaaaa…) → version 1 of fa_registry's own"),
-        ({"version": 1}, mine(), "method m: version 1 of fa_registry's own → package mine 0.1 (digest aaaaaaaa…)"),
+        (mine(), {"version": 1}, "method m: package mine 0.1 (digest aaaaaaaa…) → version 1 of the built-in plug-in"),
+        ({"version": 1}, mine(), "method m: version 1 of the built-in plug-in → package mine 0.1 (digest aaaaaaaa…)"),
         (
             None,
             mine(),
-            "method m: its source was not recorded with the run; installed is package mine 0.1 (digest aaaaaaaa…)",
+            "method m: its source was not recorded with the run; the installed source is package mine 0.1 (digest aaaaaaaa…)",
         ),
     ],
 )

@@ -104,7 +104,9 @@ def test_a_rehearsal_does_the_work_once_and_says_where_it_waits(sync_debug):
         done.append(sync_debug[-1])
         warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
 
-    assert rehearsed(waiting, torch.device("cuda")).startswith("it waits for the GPU in test_cuda_graph.py, line ")
+    assert rehearsed(waiting, torch.device("cuda")).startswith(
+        "the step waits for the GPU in test_cuda_graph.py, line "
+    )
     assert done == ["warn"] and sync_debug == ["warn", 0]
     with pytest.warns(UserWarning, match="something else"):
         assert rehearsed(lambda: warnings.warn("something else", stacklevel=1), torch.device("cuda")) == ""

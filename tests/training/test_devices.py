@@ -27,7 +27,7 @@ def test_cuda_without_a_card_is_an_error(cuda):
     if cuda:
         assert resolve("cuda") == "cuda"
     else:
-        with pytest.raises(ValueError, match="torch sees no CUDA device; use cpu or auto"):
+        with pytest.raises(ValueError, match="torch finds no CUDA device; use cpu or auto"):
             resolve("cuda")
 
 
@@ -70,7 +70,9 @@ def test_one_of_several_cards_is_taken_and_given_back(cards):
 
 @pytest.mark.parametrize("name", ["cuda:2", "cuda:01", "cuda:11"])
 def test_a_card_that_is_not_there_is_refused_with_those_that_are(cards, name):
-    with pytest.raises(ValueError, match=f"{name} was asked for, but torch sees only cuda:0, cuda:1; use one of them"):
+    with pytest.raises(
+        ValueError, match=f"{name} was requested, but torch finds only cuda:0, cuda:1; use one of these GPUs"
+    ):
         resolve(name)
 
 
@@ -82,7 +84,7 @@ def test_what_names_no_card_is_refused(cards, name):
 
 def test_a_card_where_there_is_none_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="cuda:1 was asked for, but torch sees no CUDA device; use cpu or auto"):
+    with pytest.raises(ValueError, match="cuda:1 was requested, but torch finds no CUDA device; use cpu or auto"):
         resolve("cuda:1")
 
 
@@ -145,7 +147,7 @@ def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
 
 
 def test_a_precision_that_cannot_be_is_refused_with_the_reason():
-    with pytest.raises(InvalidFields, match="precision: tf32 products exist only on CUDA"):
+    with pytest.raises(InvalidFields, match="precision: tf32 exists only on CUDA"):
         tiny_spec(precision="tf32")
     with pytest.raises(InvalidFields, match="precision: bf16 uses autocast"):
         tiny_spec(method="weight_fa", precision="bf16")

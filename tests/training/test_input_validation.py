@@ -52,8 +52,12 @@ def test_labels_the_model_has_no_output_for(shift, found):
 @pytest.mark.parametrize(
     ("x", "y", "doubt"),
     [
-        (X, torch.ones_like(Y), "y_eval: labels of only one class, 1: the gradient of one class is a poor reference"),
-        (X[:1], Y[:1], "y_eval: only one sample: every median is that sample's value"),
+        (
+            X,
+            torch.ones_like(Y),
+            "y_eval: found labels of only one class, 1; the gradient of one class is a poor reference",
+        ),
+        (X[:1], Y[:1], "y_eval: found only one sample, so every median is the value of this sample"),
     ],
 )
 def test_one_class_and_one_sample_are_doubts_and_no_problems(x, y, doubt):
@@ -92,22 +96,22 @@ def test_input_that_is_not_finite(value):
 
 @pytest.mark.parametrize(("rows", "labels"), [(3, 16), (16, 3), (0, 0), (0, 16)])
 def test_rows_and_labels_of_two_lengths(rows, labels):
-    expected = f"x_eval: expected one row a label, found {rows} rows for {labels} labels"
+    expected = f"x_eval: expected one row per label, found {rows} rows for {labels} labels"
     assert expected in problems(x=X[:rows], y=Y[:labels])
 
 
 @pytest.mark.parametrize("x", [X.numpy(), X.tolist(), None, torch.tensor(1.0)], ids=["numpy", "list", "None", "scalar"])
 def test_input_that_is_no_tensor_of_rows(x):
     (problem,) = problems(x=x)
-    assert problem.startswith("x_eval: expected a tensor with one row a sample, found ")
+    assert problem.startswith("x_eval: expected a tensor with one row per sample, found ")
 
 
 def test_input_the_model_cannot_read_is_named_with_what_torch_said():
     (problem,) = problems(x=X[:, :2])
-    assert problem.startswith("x_eval: the model cannot read it: RuntimeError: mat1 and mat2")
+    assert problem.startswith("x_eval: the model fails on this input: RuntimeError: mat1 and mat2")
     tokens = torch.full((16, 4), 11)
     (problem,) = problems(x=tokens, model=build(tokens=True))
-    assert problem == "x_eval: the model cannot read it: IndexError: index out of range in self"
+    assert problem == "x_eval: the model fails on this input: IndexError: index out of range in self"
     with pytest.raises(InvalidFields) as caught:
         checks = Checks("here")
         checks.batch(checks.network(build(tokens=True)), tokens, Y, NAMES)
@@ -139,7 +143,7 @@ def test_a_model_without_blocks():
     assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model: sites: expected names of the model's modules")
     shallow = Network(nn.Linear(5, WIDTH), [], None, nn.Linear(WIDTH, CLASSES))
     assert problems(model=shallow) == [
-        "model: expected at least one block, found none: without depth nothing can be judged"
+        "model: expected at least one block, found none; a network without blocks cannot be judged"
     ]
 
 
@@ -172,7 +176,10 @@ def test_an_accuracy_that_is_one(value):
             [f"eval_batches[{index}]: expected a pair (x, y), found a Tensor" for index in (0, 1)],
         ),
         ([(X, Y), (X, Y, Y)], ["eval_batches[1]: expected a pair (x, y), found a tuple of 3"]),
-        ([(X, Y), batch(seed=9), (X.clone(), Y)], ["eval_batches: expected disjoint batches, found 0 and 2 equal"]),
+        (
+            [(X, Y), batch(seed=9), (X.clone(), Y)],
+            ["eval_batches: expected disjoint batches, but batches 0 and 2 are equal"],
+        ),
     ],
     ids=["none", "None", "tensor", "one pair", "triple", "repeated"],
 )
@@ -199,5 +206,5 @@ def test_an_empty_list_of_blocks_is_called_that_for_any_model():
     model = exploded()
     model.blocks = nn.ModuleList()
     assert problems(model=model) == [
-        "model: expected at least one block, found none: without depth nothing can be judged"
+        "model: expected at least one block, found none; a network without blocks cannot be judged"
     ]

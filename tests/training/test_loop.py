@@ -175,7 +175,7 @@ def test_divergence_is_a_loss_or_a_state_that_is_not_finite(place):
 
 def test_stop_ends_between_epochs_and_says_how_to_go_on():
     trainer, recorder = Trainer(tiny_task(epochs=5)), Recorder()
-    with pytest.raises(Interrupted, match="stopped after epoch 2 of 5; the same command resumes there"):
+    with pytest.raises(Interrupted, match="stopped after epoch 2 of 5; to resume, run the same command again"):
         train(trainer, recorder, stop=lambda: trainer.epoch == 2)
     assert [row.epoch for row in recorder.rows] == [0, 1, 2]
 

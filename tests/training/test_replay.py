@@ -131,7 +131,8 @@ def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_i
     found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
     assert (
-        check.outcome == "differs" and "epoch 2 is the first whose state differs from the recorded one" in check.detail
+        check.outcome == "differs"
+        and "epoch 2 is the first epoch whose state differs from the recorded state" in check.detail
     )
     assert found.steps == 24
     for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
@@ -176,7 +177,9 @@ def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(tmp_path
     forged = _with(sealed, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
     check = replayed(forged)
     assert check.outcome == "differs"
-    assert f"epoch {epoch} is the first whose measurements differ from the recorded ones: forged" in check.detail
+    assert (
+        f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: forged" in check.detail
+    )
 
 
 def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp_path):
@@ -192,7 +195,7 @@ def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path,
     check = replayed(_with(elsewhere, accuracy=reached + apart))
     assert check.outcome == "not possible" and is_undecidable(check) is not concluded
     assert check.detail.endswith(OTHER_BITS) is concluded
-    assert f"the test accuracy is {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
+    assert f"the test accuracy is {reached:.4f}; the recorded accuracy is {reached + apart:.4f}" in check.detail
     assert (check.steps > 0, check.epochs) == (True, EPOCHS)
 
 
@@ -225,7 +228,7 @@ def test_weights_that_a_run_did_not_train_further_are_found_where_nothing_is_rep
     forged = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, stopped))}, exact=False)
     task = tiny_task(epochs=EPOCHS, method="bp", control="frozen")
     (check,) = (check for check in replay_training(task, forged).checks if check.subject == "first steps")
-    assert check.outcome == "differs" and "the final weights are those after step 8" in check.detail
+    assert check.outcome == "differs" and "the final weights equal the weights after step 8" in check.detail
 
 
 # The chain.
@@ -332,7 +335,7 @@ def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way
     rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
     kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
     check = replayed(_with(sealed, kept=kept), KEPT)
-    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the distance")
+    assert check.outcome == "agrees" and check.detail.endswith("within 0.1 of the distance moved")
     assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
     elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
     kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}
@@ -347,7 +350,7 @@ def test_a_kept_state_that_is_not_the_one_of_the_chain_is_found(tmp_path):
     tensors[moment] *= 1.01
     kept = {epoch: (path, save_tensors(path, tensors), after, after_digest)}
     check = replayed(_with(sealed, kept=kept), KEPT)
-    assert check.outcome == "differs" and "not the one whose digest is recorded" in check.detail
+    assert check.outcome == "differs" and "not the recorded digest" in check.detail
     kept = {epoch: (path, save_tensors(path, {"network.nothing": torch.ones(1)}), after, after_digest)}
     with pytest.raises(IntegrityError):
         replayed(_with(sealed, kept=kept), KEPT)

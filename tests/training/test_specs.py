@@ -77,7 +77,7 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"epochs": True}, "epochs: expected a whole number, found True"),
         ({"epochs": [3]}, "epochs: expected a whole number, found [3]"),
         ({"batch_size": 0}, "batch_size: expected at least 1, found 0"),
-        ({"batch_size": 1438}, "batch_size: 1438 is larger than the data (digits trains on 1437)"),
+        ({"batch_size": 1438}, "batch_size: 1438 is larger than the training data (digits has 1437 training samples)"),
         ({"seed": None}, "seed: missing"),
         ({"learning_rate": "inf"}, "learning_rate: expected a finite number, found 'inf'"),
         ({"optimizer": "adam"}, "optimizer: expected one of adamw, sgd, found 'adam'"),
@@ -130,7 +130,7 @@ def test_one_wrong_field_is_one_problem(changes, words):
 
 def test_the_default_batch_is_held_against_the_data_too(monkeypatch):
     monkeypatch.setattr(Digits, "card", dataclasses.replace(Digits.card, train_samples=100))
-    assert problems() == ("batch_size: 128 is larger than the data (digits trains on 100)",)
+    assert problems() == ("batch_size: 128 is larger than the training data (digits has 100 training samples)",)
 
 
 def test_all_wrong_fields_are_reported_at_once():

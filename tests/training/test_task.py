@@ -156,7 +156,9 @@ def test_a_set_that_belongs_to_a_run_is_its_own():
         ),
         (
             lambda splits: dataclasses.replace(splits, test_labels=torch.zeros_like(splits.test_labels)),
-            ["test_labels: the first 128, which every measurement uses, have one class; expected at least two"],
+            [
+                "test_labels: expected at least two classes in the first 128 samples, used by every measurement; found one"
+            ],
         ),
     ],
 )
@@ -177,9 +179,7 @@ def test_a_feedback_that_no_memory_holds_is_refused_before_it_is_drawn(monkeypat
     monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn)
     tiny_task(**wide)
     monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn - 1)
-    with pytest.raises(
-        InvalidFields, match=r"method_options: the feedback would have 0.0 GiB; this machine has 0.0 GiB"
-    ):
+    with pytest.raises(InvalidFields, match=r"method_options: the feedback needs 0.0 GiB; this machine has 0.0 GiB"):
         tiny_task(**wide)
 
 
@@ -190,7 +190,7 @@ def test_a_batch_whose_states_no_memory_holds_is_refused_before_a_step(monkeypat
     monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4)
     check_room(task)
     monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4 - 1)
-    with pytest.raises(InvalidFields, match=f"batch_size: the states of {count:,} samples would have 0.0 GiB"):
+    with pytest.raises(InvalidFields, match=f"batch_size: the states of {count:,} samples need 0.0 GiB"):
         check_room(task)
 
 

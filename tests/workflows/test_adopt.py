@@ -285,7 +285,7 @@ def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, 
     run_id, printed = adopt(elsewhere.weights, "--frozen-accuracy", "0.0")
     assert printed["judge"] == f"fa-registry audit --run {run_id}"
     again = registry("adopt", elsewhere.weights, *SPEC, "--frozen-accuracy", "0.0", "--strict").stdout
-    assert again.splitlines()[-1] == f"judge it: fa-registry audit --run {run_id} --strict"
+    assert again.splitlines()[-1] == f"to audit the run: fa-registry audit --run {run_id} --strict"
     for option, code, word in ((("--strict",), 1, "FAIL"), (("--edition", "2026-05"), 0, "WARN")):
         result = registry("audit", "--run", run_id, *option, "--threshold", threshold, "--json")
         (run,) = json.loads(result.stdout)["report"]["runs"]
@@ -310,9 +310,8 @@ def test_already_adopted_does_not_drop_evidence_that_is_given_now(registry, adop
     first, _ = adopt(elsewhere.weights, "--frozen-accuracy", "0.5")
     for more in ((), ("--frozen-accuracy", "0.6"), ("--frozen-accuracy", "0.5", "--feedback", elsewhere.feedback)):
         message = refused(registry, elsewhere.weights, *SPEC, *more)
-        assert (
-            f"already adopted as run {first}, with other evidence: feedback none given, frozen accuracy 0.5" in message
-        )
+        assert f"already has these weights as run {first}, but with other values" in message
+        assert "feedback file: none given, frozen accuracy: 0.5" in message
     assert len(stored()) == 1
 
 
@@ -344,7 +343,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
 @pytest.mark.parametrize("text", ["nan", "-0.1", "1.01", "64%", "inf"])
 def test_a_frozen_accuracy_that_is_no_fraction_is_refused(registry, elsewhere, text):
     message = refused(registry, elsewhere.weights, *SPEC, "--frozen-accuracy", text)
-    assert f"frozen_accuracy: expected a fraction of the test set in 0..1, found {text}" in message
+    assert f"frozen_accuracy: expected a fraction of the test set between 0 and 1, found {text}" in message
 
 
 def test_weights_of_another_architecture_are_named_tensor_by_tensor(registry, elsewhere):
@@ -362,21 +361,21 @@ def test_a_pickled_model_is_refused(registry, elsewhere):
 
 def test_feedback_for_a_method_that_has_none_is_refused(registry, elsewhere):
     message = refused(registry, elsewhere.weights, *SPEC, "--method", "bp", "--feedback", elsewhere.feedback)
-    assert "feedback: expected none, the method 'bp' has no feedback state" in message
+    assert "feedback: expected no file, because the method 'bp' has no feedback state" in message
 
 
 def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, elsewhere):
     run_id = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
     here = (artifact(run_id, schema.FINAL), *TRAIN[1:], "--feedback", artifact(run_id, schema.FEEDBACK))
     first, second = (str(part) for part in here[:1]), [str(part) for part in here[1:]]
-    assert "says it is of method 'dfa', not 'fa'" in refused(registry, *first, *second, "--method", "fa")
+    assert "records method 'dfa', expected 'fa'" in refused(registry, *first, *second, "--method", "fa")
     arguments = [str(part) for part in here]
-    assert "says it is of the run with seed" in refused(registry, *arguments, "--seed", "77")
+    assert "records a run with seed" in refused(registry, *arguments, "--seed", "77")
     assert registry("adopt", *arguments).exit_code == 0
     path = artifact(run_id, schema.FEEDBACK)
     save_tensors(path, {name: value * 2 for name, value in load_tensors(path).items()})
     message = refused(registry, *arguments, "--force", code=3)
-    assert "state.safetensors: card.json next to it names a file with SHA-256" in message
+    assert "state.safetensors: card.json in the same folder records SHA-256" in message
     (path.parent / "card.json").write_text("{")
     assert "cannot be read as JSON" in refused(registry, *arguments, "--force", code=3)
     (path.parent / "card.json").write_text('{"title": "of somebody else"}')
@@ -385,7 +384,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
 
 def test_controls_and_endless_epochs_are_refused(registry, elsewhere):
     message = refused(registry, elsewhere.weights, *SPEC, "--method", "bp", "--set", "control=frozen")
-    assert "control: a control is trained here and cannot be adopted; found 'frozen': see --frozen-accuracy" in message
+    assert "control: expected 'none', found 'frozen'" in message and "--frozen-accuracy" in message
     assert "epochs: expected at most 100,000, found 1000000" in refused(
         registry, elsewhere.weights, *SPEC, "--epochs", "1000000"
     )

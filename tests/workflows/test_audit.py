@@ -147,7 +147,7 @@ def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
     refused = trained("audit", "--run", "zz", "--out", "one")
     assert (
         refused.exit_code == 2
-        and "run 'zz': no run's id begins like this; `fa-registry list runs` lists them" in refused.stderr
+        and "run 'zz': no run id begins with these characters; `fa-registry list runs` lists all runs" in refused.stderr
     )
 
 
@@ -192,7 +192,7 @@ def test_runs_of_an_older_specification_are_counted_not_hidden(trained):
     _, result = audited(trained)
     assert len(result["report"]["runs"]) == 4
     assert any(
-        remark.startswith("4 runs carry the tag of study tiny with other specifications")
+        remark.startswith("4 runs have the tag of study tiny but other specifications")
         for remark in result["report"]["remarks"]
     )
 
@@ -224,7 +224,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
         (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
-        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins like this"),
+        (("audit", "--run", "nowhere"), "run 'nowhere': no run id begins with these characters"),
         (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
     code, result = audited(trained)
     assert code == 3
-    assert any("names another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
+    assert any("refers to another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
 
 
 def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):

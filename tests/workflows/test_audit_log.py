@@ -301,7 +301,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
         ),
         (("--editions", "2026-05,2026-05"), ["editions: 2026-05 is given twice"]),
         (("--editions", "2026-5"), ["unknown edition '2026-5' (did you mean '2026-05'?)"]),
-        (("--threshold", "D1"), ["--threshold D1: expected RULE=NUMBER, D1=100"]),
+        (("--threshold", "D1"), ["--threshold D1: expected RULE=NUMBER, e.g. D1=100"]),
         (
             ("--threshold", "D1=many", "--threshold", "=3", "--threshold", "D2=nan"),
             ["--threshold D1=many:", "--threshold =3:", "--threshold D2=nan:"],

@@ -150,12 +150,12 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
     ("texts", "words"),
     [
         (["dffa", "bp"], r"dffa: unknown method or run 'dffa' \(did you mean 'dfa'\?\); known: bp, dfa, dfa\+pen"),
-        (["aaaa", "bp"], r"aaaa: 2 runs begin like this \(aaaa10+, aaaa20+\); give more characters"),
+        (["aaaa", "bp"], r"aaaa: 2 run ids begin with these characters \(aaaa10+, aaaa20+\); give more characters"),
         (["ffff", "bp"], "ffff: unknown method or run"),
         (["ccc", "bp"], "ccc: unknown method or run"),  # three characters name no run
         (["bp", "bp"], "bp: the same as bp"),
         (["aaaa1", "aaaa10"], "aaaa10: the same as aaaa1"),
-        (["dfa", "aaaa1"], "aaaa1: one of dfa is part of the other"),
+        (["dfa", "aaaa1"], "aaaa1: this operand and dfa share a run"),
     ],
 )
 def test_what_cannot_be_compared_is_said(texts, words):
@@ -185,9 +185,11 @@ def test_one_shared_setting_is_unambiguous_and_several_are_listed():
     check_unambiguous(
         parse_operands(["dfa", "cccc2"], POOL)
     )  # in two settings, one each: compared, and said not to be comparable
-    with pytest.raises(UsageError, match=r"(?s)bp, frozen ran in several settings.*all of them ran.*- one\n  - two"):
+    with pytest.raises(
+        UsageError, match=r"(?s)bp, frozen ran in several settings.*settings with all operands.*- one\n  - two"
+    ):
         check_unambiguous(parse_operands(["bp", "frozen"], POOL))
-    with pytest.raises(UsageError, match="none has them all"):
+    with pytest.raises(UsageError, match="no setting has all operands"):
         check_unambiguous(
             parse_operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three")))
         )

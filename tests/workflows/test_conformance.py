@@ -31,7 +31,7 @@ def stated(tmp_path, tmp_path_factory, monkeypatch):
 
 def test_a_suite_whose_process_was_killed_has_measured_nothing(stated):
     sealed, kept = stated(JobEvent(0, "failed", "its process ended with signal SIGKILL", lost=True))
-    why = "the suite did not finish: its process ended with signal SIGKILL"
+    why = "the conformance checks did not finish: its process ended with signal SIGKILL"
     assert sealed["state"] == "unchecked" and list(sealed["failures"]) == [why] and kept == []
     sealed, kept = stated(JobEvent(0, "done", ()))
     assert sealed["state"] == "passed" and len(kept) == 1  # measured as soon as it can be

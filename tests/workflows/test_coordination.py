@@ -119,7 +119,7 @@ def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_wha
     meanwhile(monkeypatch, lambda: tracker.log(run_id, tags=sign(next(number), 600)))
     result = registry(*STUDY)
     assert result.exit_code == StoreError.exit_code
-    assert "is being trained by another machine, another-machine" in result.output
+    assert "is being trained on another machine, another-machine" in result.output
     assert "address of an MLflow server" in result.output and "Traceback" not in result.output
 
 
@@ -130,9 +130,7 @@ def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry
     for command in (STUDY, ("worker", "tiny", "--device", "cpu")):
         result = registry(*command)
         assert result.exit_code == 130
-        assert (
-            f"study tiny was stopped by a person: run {run.run_id}" in result.output and "fa.stop=yes" in result.output
-        )
+        assert f"study tiny was stopped by a user: run {run.run_id}" in result.output and "fa.stop=yes" in result.output
     tracker.remove_tags(run.run_id, [schema.TAG_STOP])
     assert registry(*STUDY).exit_code == 0
 
@@ -306,7 +304,7 @@ def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says
 
     for options in ((), ("--repair",)):
         assert row(*options)["state"] == "unknown" and f"audit {lost}" in row(*options)["found"]
-        assert "`fa-registry doctor --repair --gone 'old box'` closes them" in row(*options)["found"]
+        assert "`fa-registry doctor --repair --gone 'old box'` closes the runs" in row(*options)["found"]
         assert tracker.get(lost).state == "RUNNING"
     assert row("--repair", "--gone", "old box")["state"] == "repaired"
     assert (tracker.get(lost).state, tracker.get(other).state) == ("KILLED", "RUNNING")

@@ -73,7 +73,7 @@ def test_list_says_of_every_set_what_it_needs_and_what_is_here(registry, small):
 def test_where_gives_absolute_paths_and_md5(registry, workplace):
     text = registry("data", "where", "cifar10", "--data-root", "elsewhere").stdout
     for source in cifar10.CARD.files:
-        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): not there" in text
+        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): missing" in text
     assert f"{workplace / 'elsewhere' / 'cifar-10-python.tar.gz'} (or archive, then fetch, MD5 c58f30108f718f92" in text
     found = json.loads(registry("data", "where", "random_targets:mnist", "--json").stdout)
     assert [row["kind"] for row in found[:2]] == ["source", "or unpacked"]
@@ -86,7 +86,7 @@ def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry
         result = registry("data", "fetch", name, "--data-root", "files")
         assert result.exit_code == 3
         for source in datasets.get(name).card.files:
-            line = f"{workplace / 'files' / source.path}: expected MD5 {source.md5}, found no such file"
+            line = f"{workplace / 'files' / source.path}: expected a file with MD5 {source.md5}, found no file"
             assert line in result.stderr
         assert "the download failed: " in result.stderr and "no network" in result.stderr
         assert "download these files manually to the paths above" in result.stderr
@@ -96,7 +96,7 @@ def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry
 
 def test_fetch_needs_a_name(registry):
     result = registry("data", "fetch")
-    assert result.exit_code == 2 and "expected a NAME, one of cifar10, cifar100" in result.stderr
+    assert result.exit_code == 2 and "expected the NAME of a data set, one of cifar10, cifar100" in result.stderr
 
 
 def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):
@@ -175,7 +175,7 @@ def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
 def test_check_of_a_bundled_set_needs_no_folder_and_of_files_it_does(registry):
     assert "1,437 train, 360 test" in registry("data", "check", "digits").stdout
     result = registry("data", "check", "mnist")
-    assert result.exit_code == 2 and "data: expected a folder, found nothing; make it" in result.stderr
+    assert result.exit_code == 2 and "data: expected a folder, found nothing; create this folder" in result.stderr
     Path("data").mkdir()
     assert "nothing to check" in registry("data", "check").stdout
     assert registry("data", "check", "mnits").exit_code == 2

@@ -80,10 +80,10 @@ def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
 @pytest.mark.parametrize(
     ("terms", "problem"),
     [
-        (dict(edition="2026-05", strict=True), "strict: expected no edition with it, found 2026-05"),
+        (dict(edition="2026-05", strict=True), "strict: expected no edition together with --strict, found 2026-05"),
         (
             dict(editions=("2026-04", "2026-05"), strict=True),
-            "strict: expected no edition with it, found 2026-04, 2026-05",
+            "strict: expected no edition together with --strict, found 2026-04, 2026-05",
         ),
         (dict(strict="no"), "strict: expected True or False, found 'no'"),
     ],

@@ -48,7 +48,7 @@ def test_an_audit_says_that_a_forgotten_run_existed(trained, status):
     assert trained(*DFA_AGAIN).exit_code == 0
     (other,) = [run_id for run_id in ids() if of(run_id).params["cfg/seed"] == "2"]
     MlflowTracker().log(other, tags={schema.TAG_STATUS: status})
-    seen = f"left out: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
+    seen = f"in the store but not audited: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
     before = trained(*TRUSTING).stdout
     assert seen in before and "deleted in MLflow" not in before
     assert trained("forget", other[:8], "--yes").exit_code == 0
@@ -112,12 +112,12 @@ def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
     MlflowTracker().discard(gone)
     here, elsewhere = begun(), begun(**{schema.TAG_PROCESS: "far:1:1:1"})
     expected = {
-        here: f"it is running on {process_ownership.process_tag().partition(':')[0]}: stop it first",
-        elsewhere: "it is running on far: stop it first",
+        here: f"is still running on {process_ownership.process_tag().partition(':')[0]}: stop the run first",
+        elsewhere: "is still running on far: stop the run first",
         audit: "found an audit",
-        study: "4 runs were trained for this run of a study",
+        study: "4 training runs belong to this study run",
         gone: "already in MLflow's bin",
-        foreign: "found one without the tag fa.kind",
+        foreign: "found a run without the tag fa.kind",
     }
     result = trained("forget", free, *expected, "--yes")
     assert result.exit_code == 2 and f"{len(expected)} problems" in result.stderr
@@ -149,7 +149,7 @@ def test_a_run_whose_weights_are_a_registered_model_stays(judged):
     run = judged.run()
     promoted = judged.promote(run, "--edition", "2026-11")
     assert promoted.exit_code == 0, promoted.output
-    with pytest.raises(InvalidFields, match=r"registered as models:/.*/1; delete that version on MLflow's page first"):
+    with pytest.raises(InvalidFields, match=r"registered as models:/.*/1; delete this version on MLflow's page first"):
         fa_registry.forget(run.run_id, store=judged.store)
     assert not judged.tracker.get(run.run_id).deleted
 

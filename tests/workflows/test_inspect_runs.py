@@ -63,13 +63,14 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
 
 def test_show_of_an_unknown_run(trained):
     result = trained("show", "zzzz")
-    assert result.exit_code == 2 and "no run's id begins like this; `fa-registry list runs` lists them" in result.stderr
+    assert result.exit_code == 2
+    assert "no run id begins with these characters; `fa-registry list runs` lists all runs" in result.stderr
     assert "more characters" not in result.stderr
 
 
 def test_show_of_a_start_that_several_runs_have_names_them(trained):
     result = trained("show", "")
-    assert result.exit_code == 2 and "4 runs begin like this: " in result.stderr
+    assert result.exit_code == 2 and "4 run ids begin with these characters: " in result.stderr
     assert run_of("dfa").run_id in result.stderr and "give more characters of the id" in result.stderr
 
 
@@ -103,7 +104,7 @@ def test_runs_are_chosen_by_study_method_and_status(trained):
 
 def test_what_is_left_off_is_said(trained):
     result = trained("list", "runs", "--limit", "3")
-    assert "these are the newest 3; --limit N lists more" in result.stderr
+    assert "only the newest 3 runs are listed; --limit N lists more" in result.stderr
     assert "newest" not in trained("list", "runs", "--limit", "4").stderr
     assert len(listed(trained, "--limit", "0")) == 4
 
@@ -152,7 +153,10 @@ def found(answer) -> dict[str, str]:
 def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
     typo = tmp_path / "typo.db"
     rows = found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))
-    assert rows["store"].endswith("none yet, the first run creates it") and rows["MLflow's pages"] == "no study yet"
+    assert (
+        rows["store"].endswith("does not exist yet; the first run creates the store")
+        and rows["MLflow's pages"] == "no study yet"
+    )
     assert not typo.exists()
     typo.touch()
     assert found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))["store"] == rows["store"]
@@ -174,7 +178,7 @@ def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("gain", "words"), [(4.2, "4.2 times as fast.*bf16` trains with them"), (0.8, "saves nothing here")]
+    ("gain", "words"), [(4.2, "4.2 times as fast.*bf16` makes training faster"), (0.8, "does not make training faster")]
 )
 def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, words):
     monkeypatch.setattr(doctor, "bf16_gain", lambda: gain)
@@ -254,7 +258,7 @@ def test_templates_are_listed_with_their_line_and_file():
     rows = {row["name"]: row for row in members("templates")}
     assert list(rows) == overridable() and "note.md.j2" not in rows
     assert rows["index.html.j2"]["line"] == "the whole audit on one page."
-    assert rows["macros.html.j2"]["line"] == "taken in by pages."
+    assert rows["macros.html.j2"]["line"] == "a part that pages include."
     assert all(Path(row["file"]).is_file() for row in rows.values())
 
 
@@ -305,13 +309,13 @@ def test_doctor_finds_damaged_pages_of_a_database(trained, workplace, monkeypatc
     monkeypatch.setattr(doctor, "SMALL", small)
     check = request.node.callspec.id
     whole = trained("doctor", "--json")
-    assert whole.exit_code == 0 and database_row(whole)["found"] == f"sqlite's {check} found every page in order"
+    assert whole.exit_code == 0 and database_row(whole)["found"] == f"sqlite's {check} found no errors"
     damaged(workplace / "mlflow.db")
     result = trained("doctor", "--json")
     row = database_row(result)
     assert result.exit_code == 1 and row["state"] == "NOT OK"
     assert [row["check"] for row in json.loads(result.stdout) if not row["ok"]] == ["database"]
-    assert ".recover" in row["found"] and "Put a copy of its folder aside" in row["found"]
+    assert ".recover" in row["found"] and "Copy its folder first" in row["found"]
 
 
 def test_a_check_of_a_database_that_takes_too_long_is_broken_off_and_says_so(trained, monkeypatch):

@@ -53,7 +53,7 @@ def test_pages_of_another_mlflow_get_no_views_and_doctor_says_so(trained, monkey
     assert ended.exit_code == 0 and "side by side" not in ended.stdout and "MLflow 4.0.1" in ended.stderr
     assert not [name for name in MlflowClient().get_experiment(unseen).tags if name.startswith(VIEW)]
     found = pages_row(trained("doctor", "--json"))["found"]
-    assert found == "no views: they are of MLflow 4.0.1; supported: 3.17.*"
+    assert found == "no views: found MLflow 4.0.1, but views need MLflow 3.17.*"
 
 
 def test_a_deleted_experiment_is_named_by_every_verb_with_the_way_back_and_nothing_is_trained_again(
@@ -82,7 +82,7 @@ def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_said(tra
     )
     more = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1")
     assert more.exit_code == 0
-    assert "MLflow's page shows only the 4 of 8 runs of study tiny in experiment fa_registry" in more.stderr
+    assert "MLflow's page shows only the 4 of 8 runs of study tiny that are in experiment fa_registry" in more.stderr
     assert "the others are in mine: --experiment adds" in more.stderr
     audited = json.loads(trained(*AUDIT, "--seeds", "1,2", "--json").stdout)["report"]
     assert len(audited["runs"]) == 8

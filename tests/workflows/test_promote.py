@@ -189,7 +189,7 @@ def test_the_leading_edition_decides_or_the_one_that_was_asked_for():
 @pytest.mark.parametrize("asked", ["", "2026-11"])
 def test_one_with_changed_thresholds_cannot_decide(asked):
     with pytest.raises(
-        UsageError, match=r"judged by 2026-11 \w{8} modified; judge it first: `fa-registry audit --study t"
+        UsageError, match=r"the run used 2026-11 \w{8} modified; audit the run first: `fa-registry audit --study t"
     ):
         promote._deciding(RUN, [MODIFIED], asked)
 
@@ -223,7 +223,7 @@ def test_everything_that_was_typed_wrong_is_named_at_once():
 
 
 def test_an_alias_may_not_say_another_verdict():
-    with pytest.raises(InvalidFields, match="'PASS' is a verdict, and this run is FAIL"):
+    with pytest.raises(InvalidFields, match="'PASS' is a verdict, but the verdict of this run is FAIL"):
         check_aliases(["champion", "PASS"], FAILED)
     check_aliases(["fail", "champion"], FAILED)
 
@@ -232,7 +232,9 @@ def test_a_verdict_by_an_edition_of_ones_own_has_an_alias_of_its_own():
     own = dataclasses.replace(FAILED.edition, name="Ours (v1)", digest="1a2b3c4d" * 8)
     passed = Opinion(own, Verdict("pass", "PASS"), ())
     assert verdict_alias(FAILED) == "fail" and verdict_alias(passed) == "pass-ours-v1-1a2b3c4d"
-    with pytest.raises(InvalidFields, match=r"'pass' is a verdict, and this run is PASS by Ours \(v1\), mine"):
+    with pytest.raises(
+        InvalidFields, match=r"'pass' is a verdict, but the verdict of this run is PASS by Ours \(v1\), mine"
+    ):
         check_aliases(["pass"], passed)
     unnamed = dataclasses.replace(passed, edition=dataclasses.replace(own, name="我的"))
     assert verdict_alias(unnamed) == "pass-1a2b3c4d"
@@ -325,7 +327,10 @@ def test_the_same_record_gives_the_same_bytes():
 
 def test_a_fail_without_a_reason(judged):
     words = judged.refused(judged.run())
-    assert "is FAIL(D3) by edition 2026-05 and is not promoted" in words and '--override-reason "reason"' in words
+    assert (
+        "has the verdict FAIL(D3) by edition 2026-05 and is not promoted" in words
+        and '--override-reason "reason"' in words
+    )
     assert (
         words.count("\n  - ") == 1
         and "- D3 depth utility: required at least 2 pp above the reference, observed" in words
@@ -334,7 +339,7 @@ def test_a_fail_without_a_reason(judged):
 
 def test_a_reason_where_none_is_needed(judged):
     words = judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
-    assert "is WARN(D3 provisional); --override-reason is not needed" in words
+    assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in words
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
@@ -358,7 +363,7 @@ def test_a_reason_too_long_for_a_description(judged):
 @pytest.mark.parametrize("alias", ["pass", "Pass", "fail"])
 def test_an_alias_that_names_another_verdict(judged, alias):
     words = judged.refused(judged.run(), *BY_2026_11, "--alias", alias)
-    assert f"alias: {alias!r} is a verdict, and this run is WARN(D3 provisional)" in words
+    assert f"alias: {alias!r} is a verdict, but the verdict of this run is WARN(D3 provisional)" in words
 
 
 @pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
@@ -370,24 +375,24 @@ def test_a_run_that_did_not_end(judged, status):
 
 def test_the_run_of_a_study(judged):
     (study,) = judged.tracker.search({schema.TAG_KIND: "study"})
-    assert "is no training run" in judged.refused(study)
+    assert "is not a training run" in judged.refused(study)
 
 
 def test_a_run_that_is_not_there(judged):
     result = CliRunner().invoke(main, ["promote", "0123abcd", "--store", judged.store])
-    assert result.exit_code == 2 and "no run's id begins like this" in result.stderr
+    assert result.exit_code == 2 and "no run id begins with these characters" in result.stderr
 
 
 def test_a_run_that_was_never_audited(judged):
     with tagged(judged, judged.run(), fa_report="") as run:
         words = judged.refused(run, *BY_2026_11)
-    assert "was never audited; judge it first: `fa-registry audit --study tiny --edition 2026-11`" in words
+    assert "was never audited; audit the run first: `fa-registry audit --study tiny --edition 2026-11`" in words
 
 
 def test_a_run_that_another_edition_judged(judged):
     words = judged.refused(judged.run(), "--edition", "2026-04")
     assert "expected a verdict by edition 2026-04" in words
-    assert "judged by 2026-05 " in words and "2026-11 " in words
+    assert "of the run used 2026-05 " in words and "2026-11 " in words
     assert "`fa-registry audit --study tiny --edition 2026-04`" in words
 
 
@@ -402,10 +407,13 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
     CliRunner().invoke(main, [*command, "--store", judged.store], catch_exceptions=False)
     modified = judged.run("frozen").tags[schema.TAG_REPORT]
     with tagged(judged, judged.run(), fa_report=modified) as dfa:
-        assert "which did not judge it" in judged.refused(dfa, code=3)
+        assert "but this audit did not judge the run" in judged.refused(dfa, code=3)
     words = judged.refused(judged.run("frozen"))
-    assert "expected a verdict by edition as published, its newest audit judged by 2026-05" in words
-    assert " modified; judge it first" in words
+    assert (
+        "expected a verdict by edition (any with unchanged thresholds), but the newest audit of the run used 2026-05"
+        in words
+    )
+    assert " modified; audit the run first" in words
 
 
 def test_weights_that_were_changed(judged):
@@ -472,13 +480,13 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            assert "judged other files than the run has now; judge it again" in judged.refused(changed, *BY_2026_11)
+            assert "the files of the run were changed after audit" in judged.refused(changed, *BY_2026_11)
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "gopher://nowhere")
     result = judged.promote(judged.run(), *BY_2026_11)
-    assert result.exit_code == 2 and "refuses: Model Registry features" in result.stderr
+    assert result.exit_code == 2 and "reports an error: Model Registry features" in result.stderr
 
 
 def test_help_shows_examples(judged):

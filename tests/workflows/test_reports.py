@@ -40,7 +40,7 @@ def test_a_study_that_was_never_audited_says_what_to_do(trained):
     for name, typed in (("tiny", "tiny"), ("it's; reboot", "'it'\"'\"'s; reboot'")):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
-        assert f"study {name}: no audit of it in" in result.stderr
+        assert f"study {name}: no complete audit in" in result.stderr
         assert f"; `fa-registry audit --study {typed}` creates one" in result.stderr
 
 
@@ -84,9 +84,9 @@ def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
     [
         (
             lambda judged: judged[:-1],
-            r"opinions\[0\]\.judgements: expected the report's runs in their order, found 8 of 9",
+            r"opinions\[0\]\.judgements: expected the runs of the report in the same order, found 8 of 9",
         ),
-        (lambda judged: judged[::-1], r"opinions\[0\]\.judgements: expected .*, found \w{32} where \w{32} belongs"),
+        (lambda judged: judged[::-1], r"opinions\[0\]\.judgements: expected .*, found \w{32} where \w{32} is expected"),
     ],
 )
 def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, words):
@@ -142,8 +142,8 @@ BAD = {
     "nan": ('{"title": NaN}', "NaN is not a number"),
     "list": ("[]", "record: expected a table, found []"),
     "other": ('{"title": "notes"}', "edition: missing"),
-    "older": (f'{{"schema": {SCHEMA - 1}}}', "an older release wrote it: audit its runs again"),
-    "newer": (f'{{"schema": {SCHEMA + 1}}}', "a newer release wrote it: update fa_registry"),
+    "older": (f'{{"schema": {SCHEMA - 1}}}', "an older release wrote the report; audit the runs again"),
+    "newer": (f'{{"schema": {SCHEMA + 1}}}', "a newer release wrote the report; update fa_registry"),
 }
 
 
@@ -161,7 +161,10 @@ def test_bytes_that_are_no_text_and_missing_files_are_named_together(registry, w
     result = registry("diff", "bytes.json", "nowhere")
     assert result.exit_code == 2 and "2 problems" in result.stderr
     assert "AUDIT_A bytes.json: file: cannot be read as JSON" in result.stderr
-    assert "AUDIT_B: expected an audit.json or the folder of one, found no file nowhere" in result.stderr
+    assert (
+        "AUDIT_B: expected an audit.json, or a folder that contains an audit.json; there is no file nowhere"
+        in result.stderr
+    )
 
 
 def test_a_file_without_its_schema_is_no_audit(trained, workplace):
@@ -218,5 +221,5 @@ def test_a_flipped_bit_of_a_stored_page_is_told_when_its_audit_is_handed_out(tra
     flipped_bit(page, int(part * page.stat().st_size))
     result = trained("report", "--study", "tiny", "--out", "again")
     assert result.exit_code == 0 and "index.html: expected SHA-256" in result.stderr
-    assert "The pages in the store are not those that the audit wrote" in result.stderr
+    assert "The pages in the store differ from the pages that the audit wrote" in result.stderr
     assert pages("again") == pages("reports")

@@ -131,8 +131,8 @@ def test_only_rules_that_one_epoch_decides_are_watched(name):
     ("edition", "stop_on", "problem"),
     [
         ("2026-05", "D1,D", "stop_on: unknown rule of edition 2026-05 'D' (did you mean 'D3'?); known: D1, D2, D3"),
-        ("2026-05", "D3", "stop_on: D3 cannot be judged while a run trains"),
-        ("2026-04", "c", "stop_on: c cannot be judged while a run trains"),
+        ("2026-05", "D3", "stop_on: D3 cannot be judged during training"),
+        ("2026-04", "c", "stop_on: c cannot be judged during training"),
         ("2026-5", "D1", "edition: unknown edition '2026-5' (did you mean '2026-05'?)"),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_study_counts_them_apart_trains_them_anew_without_and_the_audit_says_w
     assert (parent.state, parent.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
     again = fast_study(*asked)
-    assert "all 3 runs are complete or stopped early as asked (1), nothing to train" in again.stderr
+    assert "all 3 runs are complete, or stopped early as requested (1), nothing to train" in again.stderr
     assert json.loads(again.stdout)["stopped_early"] == [early]
 
     audit = fast_study("audit", "--study", "tiny", "--device", "cpu", "--json")
@@ -350,7 +350,7 @@ def test_train_says_what_ended_the_run_now_and_later(registry, workplace):
     ("arguments", "words"),
     [
         (("--stop-on", "D1,DD2"), "stop_on: unknown rule of edition 2026-05 'DD2' (did you mean 'D2'?)"),
-        (("--stop-on", "D3"), "stop_on: D3 cannot be judged while a run trains"),
+        (("--stop-on", "D3"), "stop_on: D3 cannot be judged during training"),
         (("--edition", "2026-06"), "edition: unknown edition '2026-06'"),
     ],
 )

@@ -39,7 +39,7 @@ def test_runs_are_chosen_in_one_way(given):
 def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained):
     tracker, run = MlflowTracker(), run_of("dfa")
     assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
-    with pytest.raises(UsageError, match="runs begin like this"):
+    with pytest.raises(UsageError, match="run ids begin with these characters"):
         expand_run_id(tracker, "")
 
 
@@ -49,9 +49,9 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     found = select_runs(tracker, RunSelector(run_ids=(run.run_id, run_of("bp").run_id)))
     assert [run.run_id for run in found.runs] == [run_of("bp").run_id]
     assert [(exclusion.run_id, exclusion.reason) for exclusion in found.excluded] == [
-        (run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")
+        (run.run_id, "integrity failure: tag fa.status is 'running', but the files have the status complete")
     ]
-    with pytest.raises(NothingSelected, match="fa.status is 'running', its sealed files say complete"):
+    with pytest.raises(NothingSelected, match="fa.status is 'running', but the files have the status complete"):
         select_runs(tracker, RunSelector(run_ids=(run.run_id,)))
 
 

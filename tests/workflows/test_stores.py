@@ -49,7 +49,7 @@ def test_what_only_reads_fills_no_empty_file(read, tmp_path):
 def test_another_programs_database_gets_no_tables_of_ours(make, tmp_path):
     foreign(tmp_path / "notes.db")
     before = (tmp_path / "notes.db").read_bytes()
-    with pytest.raises(StoreError, match="a database of another program than MLflow"):
+    with pytest.raises(StoreError, match="expected an MLflow database, found a database of another program"):
         open_tracker(f"sqlite:///{tmp_path / 'notes.db'}", create=make)
     assert (tmp_path / "notes.db").read_bytes() == before
 
@@ -110,12 +110,12 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
     *answers, (code, _, stderr, _) = powerless(
         [*reads, *writes, ("show", run, "--store", f"sqlite:///{cut}/mlflow.db")], workplace
     )
-    assert code == 2 and "its last write was interrupted" in stderr and "let its owner run" in stderr, stderr
+    assert code == 2 and "its last write was interrupted" in stderr and "ask the owner to run" in stderr, stderr
     for verb, (code, stdout, stderr, exception) in zip([*reads, *writes], answers, strict=True):
         expected = 2 if verb in writes else 0
         assert code == expected, (verb, code, stdout, stderr, exception)
         if verb in writes:
-            assert stderr.count("\n") == 1 and "cannot be written; choose another with --store" in stderr, stderr
+            assert stderr.count("\n") == 1 and "cannot be written; choose another store with --store" in stderr, stderr
     doctor = {row["check"]: row["found"] for row in json.loads(answers[1][1])}
     assert "4 finished runs" in doctor["store"] and "read-only" in doctor["store"]
     assert doctor["MLflow's pages"].startswith("http")
@@ -146,7 +146,7 @@ def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_orig
     shutil.copy(original / "mlflow.db", copy)
     before, run, store = contents(original), runs(copy)["dfa"], ("--store", f"sqlite:///{copy}/mlflow.db")
     shown = call("show", run, *store)
-    expected = f"none of its files exists where they are expected, {copy}/mlartifacts/fa_registry/{run}/artifacts"
+    expected = f"all its files are missing. They were expected in {copy}/mlartifacts/fa_registry/{run}/artifacts"
     assert shown.exit_code == 3 and expected in shown.stderr and str(original) in shown.stderr, shown.output
     row = artifacts_row(copy)
     assert not row["ok"] and "4 of 4 runs have no files" in row["found"] and str(original) in row["found"]

@@ -29,7 +29,7 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
     assert len(selection.runs) == 4 and not selection.excluded
     assert selection.text == "study tiny --replace-dataset digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
-        "No run of study tiny as written is finished here; its study variant --replace-dataset digits_centred "
+        "The store has no finished run of the unchanged study tiny; the study variant --replace-dataset digits_centred "
         "--scale 0.5 was audited.",
     )
     result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
@@ -45,7 +45,7 @@ def test_runs_of_the_study_itself_come_first_and_the_twin_can_still_be_asked_for
     assert len(itself.runs) == len(twin.runs) == 4
     assert not {run.run_id for run in itself.runs} & {run.run_id for run in twin.runs}
     assert itself.text == "study tiny (4 specifications)"
-    assert [remark for remark in itself.remarks if "4 runs carry the tag of study tiny" in remark]
+    assert [remark for remark in itself.remarks if "4 runs have the tag of study tiny" in remark]
 
 
 def test_the_twin_trained_last_is_audited(twin_trained):

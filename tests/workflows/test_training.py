@@ -80,8 +80,8 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
     ("change", "message"),
     [
         (("--epochs", "-1"), "epochs: expected at least 0"),
-        (("--set", "batch_size=1438"), "larger than the data (digits trains on 1437)"),
-        (("--device", "cuda"), "torch sees no CUDA device"),
+        (("--set", "batch_size=1438"), "larger than the training data (digits has 1437 training samples)"),
+        (("--device", "cuda"), "torch finds no CUDA device"),
         (("--control", "frozen"), "the frozen control is trained by bp"),
         (("--set", "architecture.num_blocks=0"), "use control=shallow"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
@@ -151,7 +151,7 @@ def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(re
 def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
     answer = registry("doctor")
-    assert answer.exit_code == 0 and "the run that MLflow began stays as it is" in answer.stderr
+    assert answer.exit_code == 0 and "the run that MLflow created could not be cleaned up" in answer.stderr
 
 
 def test_why_it_failed_is_said_once(registry, monkeypatch):
@@ -386,7 +386,7 @@ def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
     with monkeypatch.context() as patched:
         patched.setattr(place, name, full)
         with pytest.raises(
-            StoreError, match=rf"No space left on device; .*Free some space.* after epoch {after}, and resumes"
+            StoreError, match=rf"No space left on device; .*Free some disk space.* after epoch {after}, and resumes"
         ):
             train()
     assert (runs()[0].state, runs()[0].tags[schema.TAG_STATUS]) == ("FAILED", "failed")

@@ -1,4 +1,7 @@
-"""The lint rules, one module each, which defines `RULE`; names with a leading underscore are helpers."""
+"""The lint rules: one module per rule, which defines `RULE`.
+
+Modules with a leading underscore contain helper functions and no rules.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from fa_registry.lint.base import LintRule
 
 
 def all_rules() -> tuple[LintRule, ...]:
-    """Return every rule, ordered by code."""
+    """Return all lint rules, sorted by code."""
     names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
     rules = [importlib.import_module(f"{__name__}.{name}").RULE for name in names]
     return tuple(sorted(rules, key=lambda rule: rule.card.code))

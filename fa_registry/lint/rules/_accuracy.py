@@ -1,4 +1,4 @@
-"""Recognition of accuracies: comparisons of the index of a model's largest output with a label."""
+"""Search for computations of accuracy: the index of the largest model output is compared with a label."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, index): a prediction on
 
 
 def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Yield (comparison, label) of every `prediction == label` and `prediction.eq(label)`."""
+    """Yield each comparison of a prediction with a label, together with the label.
+
+    Such a comparison is `prediction == label` or `prediction.eq(label)`.
+    """
     for node in syntax.every(ast.Compare):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
             sides = (node.left, node.comparators[0])
@@ -28,7 +31,7 @@ def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
-    """Return whether an expression, or the assignment of a name, is the index of the largest output."""
+    """Return whether an expression, or the value of a variable, is the index of the largest output."""
     if _takes_largest(node):
         return True
     if not isinstance(node, ast.Name):
@@ -38,14 +41,14 @@ def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
 
 
 def _is_fixed(node: ast.expr) -> bool:
-    """Return whether a node is one class for all samples, such as a token of a configuration, not a label."""
+    """Return whether an expression is a constant or a configuration value, and not a label."""
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and "config" in text_in(node))
 
 
 def _sets(node: ast.AST, name: str) -> bool:
-    """Return whether a statement sets `name` to the index of a largest output.
+    """Return whether a statement sets the variable `name` to the index of a largest output.
 
-    Examples: `pred = …argmax(1)`, `_, pred = outputs.max(1)`.
+    Examples: `pred = outputs.argmax(1)` and `_, pred = outputs.max(1)`.
     """
     for target, value in assignments(node):
         if isinstance(target, ast.Name) and target.id == name and _takes_largest(value):
@@ -57,7 +60,7 @@ def _sets(node: ast.AST, name: str) -> bool:
 
 
 def _takes_largest(node: ast.expr) -> bool:
-    """Return whether a node is `….argmax(…)`, a view or cast of it, `….max(…)[1]` or `….max(…).indices`."""
+    """Return whether an expression is `x.argmax(…)`, `x.max(…)[1]` or `x.max(…).indices`."""
     while True:
         if _called(node) in LARGEST:
             return True

@@ -1,4 +1,4 @@
-"""Handwritten cosines: a product of two vectors divided by their norms, with a floor of the norms."""
+"""Search for handwritten cosines whose norms have a lower bound, such as `a @ b / (norm + 1e-8)`."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ LIBRARIES = frozenset({"torch", "numpy", "jax"})
 
 
 def handwritten(syntax: Syntax) -> Iterator[Hit]:
-    """Yield quotients of a product by norms with a floor, such as `+ 1e-8` or `clamp_min(1e-8)`."""
+    """Yield each handwritten cosine whose norms have a lower bound, such as `+ 1e-8` or `clamp_min(1e-8)`.
+
+    Files that import neither torch nor numpy nor jax yield no cosine.
+    """
     if not syntax.names.packages & LIBRARIES:
         return
     for node in quotients(syntax):
         floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
         if floor is not None:
-            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have a floor of {floor:g}")
+            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have the lower bound {floor:g}")
 
 
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
-    """Yield every product of two vectors divided by their norms."""
+    """Yield each division of a product of two vectors by the norms of the vectors."""
     for node in syntax.every(ast.BinOp):
         if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
             yield node
 
 
 def _is_product(node: ast.AST) -> bool:
-    """Return whether an expression sums products: `(a * b).sum()`, `a @ b`, `torch.dot(a, b)`."""
+    """Return whether an expression contains `(a * b).sum()`, `a @ b` or a call such as `torch.dot(a, b)`."""
     for part in ast.walk(node):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
             return True
@@ -49,7 +52,7 @@ def _is_product(node: ast.AST) -> bool:
 
 
 def _norms(node: ast.AST) -> int:
-    """Return the number of norms in an expression; a name such as `den` counts as both."""
+    """Return the number of norms in an expression; a variable such as `den` counts as two norms."""
     calls = sum(isinstance(part, ast.Call) and _last(part.func) in NORMS for part in ast.walk(node))
     functions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in functions]
@@ -58,7 +61,7 @@ def _norms(node: ast.AST) -> int:
 
 
 def _floor(syntax: Syntax, node: ast.AST) -> float | None:
-    """Return the floor that a node sets for an expression with norms, or None."""
+    """Return the lower bound that an addition or a clamp sets for norms, or None for any other expression."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         pairs = ((node.left, node.right), (node.right, node.left))
         return next((eps for held, written in pairs if _norms(held) and (eps := _small(syntax, written))), None)

@@ -1,7 +1,7 @@
 """Find custom autograd Functions whose backward pass is not the gradient of their forward pass.
 
-The forward pass multiplies an input by a weight. Its gradient with respect to the input is computed from that weight, so a
-backward pass in which the weight is missing passes on another signal: that of feedback.
+If the forward pass multiplies an input by a weight, the gradient with respect to the input depends on that weight. A backward
+pass that does not use the weight therefore returns a feedback signal instead of the gradient.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ TEXT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 
 @dataclass(frozen=True)
 class Multiplication:
-    """The forward pass multiplies an input by weights.
+    """Product of an input and weights in a forward pass.
 
-    named: whether a name or the position says which factor is the weight.
-    weights: empty if the text shows no product: an identity, or a product in another function.
-    others: everything but the input that the output is computed from.
+    Attributes:
+        source: Name of the input.
+        weights: Weights of the product. Empty if the source code shows no product, such as for an identity or a call of a function.
+        named: Whether a variable name or an argument position identifies the weight among the factors.
+        others: Names that the output depends on, except the input.
     """
 
     source: str
@@ -62,7 +64,14 @@ class Multiplication:
 
 @dataclass(frozen=True)
 class CustomFunction:
-    """A class with a forward and a backward pass. setup: its `setup_context`, if it has one."""
+    """Autograd Function that is defined as a class with a forward and a backward method.
+
+    Attributes:
+        owner: The class.
+        forward: The method `forward`.
+        backward: The method `backward` or `vjp`.
+        setup: The method `setup_context`, or None if the class does not define this method.
+    """
 
     owner: ast.ClassDef
     forward: ast.FunctionDef
@@ -71,13 +80,13 @@ class CustomFunction:
 
     @property
     def inputs(self) -> list[str]:
-        """Parameters of the forward pass that `apply` gets, in order."""
+        """Parameter names of the forward pass, in the order of the arguments of `apply`."""
         names = _parameters(self.forward)
         return names if self.setup is not None else names[1:]
 
 
 def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
-    """Yield one hit per Function that multiplies by something other than the weight."""
+    """Yield one hit for each autograd Function that multiplies by another matrix than the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
@@ -101,7 +110,7 @@ def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
 
 
 def _ancestry(owner: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    """Return a class and its bases in the same text."""
+    """Return a class and its base classes that are defined in the same file."""
     line = [owner]
     for one in line:
         bases = [classes.get(base.id) for base in one.bases if isinstance(base, ast.Name)]
@@ -126,7 +135,7 @@ def _judge(syntax: Syntax, function: CustomFunction) -> Hit | None:
 
 
 def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list[Environment]]:
-    """Return the output, and the values of the context and of the arguments' attributes at each end."""
+    """Return the output of the forward pass, and the saved values at each end of the forward pass."""
     names = _parameters(function.forward)
     start = {name: Value(frozenset({name})) for name in function.inputs}
     reading = NameReading(syntax, context="" if function.setup else (names or [""])[0])
@@ -154,7 +163,7 @@ def _read_backward(syntax: Syntax, function: CustomFunction, kept: Environment) 
 
 
 def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplication]:
-    """Yield each input and the weights it is multiplied by; without a product, only the inputs."""
+    """Yield each input with its weights; without a product, yield the inputs without weights."""
     if not output.products:
         for name in inputs:
             if name in output.names:
@@ -176,24 +185,27 @@ def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplicatio
 
 
 def _uses(value: Value, one: Multiplication) -> bool:
-    """Return whether a gradient uses the weights, or their signs if the forward pass uses only those."""
+    """Return whether a gradient depends on the weights of the forward pass.
+
+    If the forward pass uses only the signs of the weights, a gradient that depends on these signs is enough.
+    """
     used = value.names | (value.signs if one.weights.signs else frozenset())
     return any(_same(name, weight) for name in used for weight in one.weights.origins or one.others)
 
 
 def _same(name: str, other: str) -> bool:
-    """Return whether two dotted names are equal, or one is an attribute of the other."""
+    """Return whether two dotted names are equal, or one name is an attribute of the other."""
     return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
 
 
 def _candidates(value: Value) -> list[Product]:
-    """Return the products with the gradient of the output, or else all, in the order of the text."""
+    """Return the products that contain the gradient of the output, or all products if none does."""
     products = _in_order(value.products)
     return [one for one in products if any(GRADIENT in factor.origins for factor in one.factors)] or products
 
 
 def _in_order(products: Iterable[Product]) -> list[Product]:
-    """Return products in the order of the text, so that the first finding is the same in every run."""
+    """Sort products by their position in the source code, which makes the first finding reproducible."""
     return sorted(
         products,
         key=lambda one: (one.node.lineno, one.node.col_offset, [sorted(factor.origins) for factor in one.factors]),
@@ -201,10 +213,10 @@ def _in_order(products: Iterable[Product]) -> list[Product]:
 
 
 def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, product: Product, mixed: bool) -> bool:
-    """Return whether the factor in place of the weight is certainly not a version of it.
+    """Return whether the factor that replaces the weight is certainly not another form of the weight.
 
     Args:
-        mixed: Whether another branch uses the weight, so that this one may be the same under a condition.
+        mixed: Whether another branch of the backward pass uses the weight.
     """
     origins = _replacement(product)
     signs = frozenset().union(*(factor.signs for factor in product.factors))
@@ -225,13 +237,13 @@ def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, p
 
 
 def _replacement(product: Product) -> frozenset[str]:
-    """Return the origins of the factors other than the gradient of the output."""
+    """Return the names that the factors of a product depend on, without the gradient of the output."""
     factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
     return frozenset().union(*(factor.origins for factor in factors)) - {GRADIENT}
 
 
 def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, origins: frozenset[str]) -> bool:
-    """Return whether every call of `apply` passes the weight itself, or a copy, in place of the weight."""
+    """Return whether every call of `apply` passes the weight itself as the replacement of the weight."""
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
     weights = [inputs.index(name) for name in sorted(one.weights.origins) if name in inputs]
@@ -253,7 +265,7 @@ def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, 
 
 
 def _applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
-    """Return whether a call is `Owner.apply(…)`, or calls a name that is set to `Owner.apply`."""
+    """Return whether a call is `Owner.apply(…)`, or calls a variable that is set to `Owner.apply`."""
     called = call.func
     if isinstance(called, ast.Name):
         values = [node.value for node in syntax.every(ast.Assign) if _sets(node, called.id)]
@@ -273,13 +285,13 @@ def _hit(syntax: Syntax, function: CustomFunction, one: Multiplication, product:
     where = f"{function.owner.name}.{function.backward.name}"
     return Hit(
         product.node,
-        f"`{syntax.snippet(product.node)}` of {where} is not the gradient: for `{one.source}` expected {expected}, "
+        f"`{syntax.snippet(product.node)}` in {where} is not the gradient: for `{one.source}` expected {expected}, "
         f"found {_described(product)}",
     )
 
 
 def _described(product: Product) -> str:
-    """Return a description of the factors in place of the weight."""
+    """Return a description of the factors that replace the weight."""
     factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
     signs = frozenset().union(*(factor.signs for factor in factors)) - {GRADIENT}
     names = [f"`{name}`" for name in sorted(_replacement(product) - signs - {RANDOM})]
@@ -293,7 +305,10 @@ def _is_weight(name: str) -> bool:
 
 
 def names_feedback(name: str) -> bool:
-    """Return whether a dotted name ends in a name of feedback: `B`, `weight_fa`, `layer.feedback`, `W_b`."""
+    """Return whether the last part of a dotted name is a usual name for feedback.
+
+    Examples: `B`, `weight_fa`, `layer.feedback`, `W_b`.
+    """
     last = _last(name)
     named = is_feedback(last) or BACKWARD_WEIGHT.fullmatch(last) is not None
     return named or any(word in FEEDBACK_TEXT for word in _text(name))
@@ -312,14 +327,13 @@ def _last(name: str) -> str:
 
 
 def _part(whole: Value, position: int) -> Value | None:
-    """Return the gradient at one position of the backward pass's result; None if there is none."""
+    """Return the gradient at one position of a backward pass's result, or None if it has no such position."""
     if whole.parts is None:
         return whole if position == 0 else None
     return whole.parts[position] if position < len(whole.parts) else None
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
-    """Return the names of the positional parameters."""
     return [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
 
 

@@ -1,6 +1,6 @@
-"""Recognition of feedback, of alignment and of calls that draw random numbers.
+"""Search for feedback matrices, for calls that draw random numbers, and for default values of Γ.
 
-It also has the second half of pitfall 7: a Γ of 1.0 if the feedback is missing.
+The default Γ = 1.0 for missing feedback is the second half of pitfall 7.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LOOKUPS = ("get", "pop", "setdefault")
 
 
 def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
-    """Yield look-ups of Γ that fall back to 1.0, and values of Γ that are 1.0 if feedback is None.
+    """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
 
-    They count only in a text on feedback alignment, because gamma is also a discount factor, and an exponent of the focal loss
-    and of displays.
+    Only source code about feedback alignment yields hits, because gamma is also the name of a discount factor, of an exponent of
+    the focal loss and of an exponent of displays.
     """
     hits = [*_look_ups(syntax), *_conditions(syntax)]
     if hits and on_alignment(syntax):
@@ -31,28 +31,32 @@ def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
 def _look_ups(syntax: Syntax) -> Iterator[Hit]:
     for call in syntax.every(ast.Call):
         if _falls_back(call):
-            yield Hit(call, f"`{syntax.snippet(call)}` reports a missing Γ as perfect alignment")
+            yield Hit(call, f"`{syntax.snippet(call)}` reports perfect alignment if Γ is missing")
 
 
 def _conditions(syntax: Syntax) -> Iterator[Hit]:
     for node in syntax.every(ast.IfExp):
         falls_to_one = _is_one(node.body) or _is_one(node.orelse)
         if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
-            yield Hit(node, f"`{syntax.snippet(node)}` reports missing feedback as perfect alignment")
+            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if the feedback is missing")
     for node in syntax.every(ast.If):
         for statement in node.body:
             if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports missing feedback as perfect alignment")
+                yield Hit(
+                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the feedback is missing"
+                )
             elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a missing value as perfect alignment")
+                yield Hit(statement, f"`{syntax.snippet(statement)}` reports perfect alignment if a value is missing")
     for node in syntax.every(ast.ExceptHandler):
         for statement in node.body:
             if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports a failure as perfect alignment")
+                yield Hit(
+                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the computation fails"
+                )
 
 
 def _falls_back(call: ast.Call) -> bool:
-    """Return whether a call is like record.get("gamma", 1.0) or getattr(record, "gamma", 1.0)."""
+    """Return whether a call is like `record.get("gamma", 1.0)` or `getattr(record, "gamma", 1.0)`."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
         key, default = argument(call, 0, "key"), argument(call, 1, "default")
     elif isinstance(call.func, ast.Name) and call.func.id == "getattr":
@@ -63,19 +67,19 @@ def _falls_back(call: ast.Call) -> bool:
 
 
 def _is_one(node: ast.AST | None) -> bool:
-    """Return whether a node is exactly the float 1.0; an int 1 is more often a count."""
+    """Return whether a node is the float 1.0; the integer 1 is excluded because it is usually a count."""
     return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
 
 
 def _asks_for_feedback(test: ast.expr) -> bool:
-    """Return whether a test is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
+    """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
     asks = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     asks = asks or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)) or isinstance(test, ast.Name)
     return asks and names_feedback(test)
 
 
 def _asks_for_nothing(test: ast.expr) -> bool:
-    """Return whether a test is for a missing or zero value: `credit is None`, `a.norm() == 0`."""
+    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
     if isinstance(test, ast.BoolOp):
         return any(map(_asks_for_nothing, test.values))
     if isinstance(test, ast.Compare):
@@ -85,14 +89,14 @@ def _asks_for_nothing(test: ast.expr) -> bool:
 
 
 def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    """Return whether a statement is `return 1.0` in a function with the name of an alignment measure."""
+    """Return whether a statement is `return 1.0` in a function whose name is that of an alignment metric."""
     name = getattr(syntax.function_of(statement), "name", "")
     measures = any(word in MEASURES for word in name.lower().split("_"))
     return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
 
 
 def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
-    """Return whether a node's target, keyword, key or returning function is called Γ."""
+    """Return whether the target, keyword, key or function that receives an expression is called Γ."""
     parent = syntax.parents[node]
     if isinstance(parent, ast.Return):
         return is_gamma(getattr(syntax.function_of(node), "name", ""))
@@ -134,7 +138,7 @@ FOURIER = re.compile("fourier", re.I)
 
 
 def is_feedback(name: str) -> bool:
-    """Return whether a name is usual for feedback: B, B_mat, fb, feedback_weights, backward_weight …"""
+    """Return whether a name is usual for feedback, such as `B`, `fb` or `feedback_weights`."""
     return FEEDBACK.fullmatch(name) is not None
 
 
@@ -143,19 +147,23 @@ def is_gamma(name: str) -> bool:
 
 
 def on_alignment(syntax: Syntax) -> bool:
-    """Return whether a text with comments is about feedback alignment, or uses torch and `feedback`."""
+    """Return whether source code is about feedback alignment.
+
+    This is the case if the code or a comment mentions feedback alignment, or if the code imports torch and uses a variable
+    `feedback`.
+    """
     if ALIGNMENT.search(syntax.text):
         return True
     return "torch" in syntax.names.packages and any(node.id == "feedback" for node in syntax.every(ast.Name))
 
 
 def on_fourier_features(syntax: Syntax) -> bool:
-    """Return whether the random matrices of a text are more likely those of Fourier features."""
+    """Return whether the random matrices in source code probably belong to random Fourier features."""
     return FOURIER.search(syntax.text) is not None and not on_alignment(syntax)
 
 
 def names_feedback(node: ast.AST) -> bool:
-    """Return whether an expression names a feedback matrix or a feedback state."""
+    """Return whether an expression contains a usual name of a feedback matrix or of a feedback state."""
     return any(is_feedback(word) for word in text_in(node))
 
 
@@ -165,7 +173,11 @@ def draws(syntax: Syntax, node: ast.AST) -> bool:
 
 
 def filled_in_place(syntax: Syntax, call: ast.Call) -> ast.AST | None:
-    """Return the tensor that a call such as t.normal_() fills with random numbers, or None."""
+    """Return the tensor that a call such as `t.normal_()` fills with random numbers.
+
+    Returns:
+        The expression of the tensor, or None if the call fills no tensor.
+    """
     name = syntax.resolve(call.func)
     if name.startswith("torch.nn.init.") and name.rpartition(".")[2].startswith(INITS) and call.args:
         return call.args[0]

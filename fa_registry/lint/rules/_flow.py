@@ -1,6 +1,6 @@
-"""Data flow in one function: which names are a mean-reduced loss, and which are its gradients.
+"""Data flow in one function: find the mean-reduced losses and the gradients of these losses.
 
-It also has queries on modules: assignments, and the tensors that a torch module saves with its state.
+Further functions find assignments, and the tensors that a torch module saves in its state dict.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ WRAPPERS = ("Parameter", "Buffer", "ParameterList", "ParameterDict", "BufferList
 
 
 def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
-    """Return the classes that derive from torch.nn.Module, also indirectly or by a base …Module."""
+    """Return the classes that derive from torch.nn.Module, directly or indirectly.
+
+    A class with a base class from torch.nn, or with a base class whose name ends in Module, is also returned.
+    """
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
 
     def derives(node: ast.ClassDef, seen: tuple[str, ...] = ()) -> bool:
-        """Return whether a base is a torch module; `seen` has the classes already checked, against cycles."""
         for base in node.bases:
             own = classes.get(base.id) if isinstance(base, ast.Name) else None
             if own is not None and own.name not in (*seen, node.name):
@@ -34,7 +36,11 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
 
 
 def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
-    """Return the attributes of a class in its state dict; None if not known (computed names, saving code)."""
+    """Return the names of the attributes that a torch module saves in its state dict.
+
+    Returns:
+        The names, or None if the class saves its own state or registers a tensor under a computed name.
+    """
     if any(isinstance(statement, ast.FunctionDef) and statement.name in OWN_SAVING for statement in owner.body):
         return None
     names = set()
@@ -52,18 +58,18 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
 
 
 def transient(call: ast.Call) -> bool:
-    """Return whether a register_buffer call has persistent=False, so that the buffer is never saved."""
+    """Return whether a register_buffer call has persistent=False, so torch never saves the buffer."""
     persistent = argument(call, 2, "persistent")
     return isinstance(persistent, ast.Constant) and persistent.value is False
 
 
 def wrapped(value: ast.AST) -> bool:
-    """Return whether a value is made a parameter or a buffer, also inside a list or under a condition."""
+    """Return whether an expression creates a torch parameter or buffer, also inside a list or a condition."""
     return any(isinstance(node, ast.Call) and _last(node.func) in WRAPPERS for node in ast.walk(value))
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield (target, value) of an assignment with a value; nothing for other nodes."""
+    """Yield each (target, value) pair of an assignment, and no pair for another node."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
@@ -71,7 +77,7 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def is_own(node: ast.AST) -> bool:
-    """Return whether a node is self.something."""
+    """Return whether a node is an attribute of `self`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
@@ -94,7 +100,14 @@ PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "pa
 
 
 class Flow:
-    """The kinds of expressions at one point of a function; `run` processes its statements in order."""
+    """Types of the variables at one point of a function.
+
+    The types are mean loss, gradient of a mean loss, and loss function.
+
+    Attributes:
+        kinds: Type of each variable name and of each "self.name".
+        backward: Whether backward() was called on a mean loss, so `.grad` contains the gradient of this loss.
+    """
 
     def __init__(self, syntax: Syntax, known: dict[str, str]):
         self.syntax = syntax
@@ -102,7 +115,10 @@ class Flow:
         self.backward = False  # whether a mean loss was differentiated by backward(), so that .grad is its gradient
 
     def run(self, body: list[ast.stmt]) -> Iterator[ast.expr]:
-        """Yield every expression of the statements in order, while `kinds` is valid at its place."""
+        """Process statements in order, and yield each expression.
+
+        While the caller handles an expression, `kinds` contains the types that are valid at this expression.
+        """
         for statement in body:
             inner = [value for _, value in ast.iter_fields(statement)]
             blocks = [field for field in inner if isinstance(field, list) and field and isinstance(field[0], ast.stmt)]
@@ -119,7 +135,10 @@ class Flow:
                 yield from self.run(case.body)
 
     def kind(self, node: ast.AST | None) -> str:
-        """Return LOSS, GRADIENT, CRITERION or empty; a product with anything but a number is empty."""
+        """Return the type of an expression: LOSS, GRADIENT, CRITERION or an empty string.
+
+        If no factor of a product is a number, the type of the product is an empty string.
+        """
         if isinstance(node, ast.Name):
             return self.kinds.get(node.id, "")
         if isinstance(node, ast.Call):
@@ -180,7 +199,7 @@ class Flow:
             self._bind_loop(generator.target, generator.iter)
 
     def _bind_loop(self, target: ast.expr, source: ast.expr) -> None:
-        """Bind the targets of `for g in grads`, also through zip and enumerate."""
+        """Set the types of the variables of a `for` loop, also for loops over zip and enumerate."""
         name = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
         unpacked = isinstance(target, (ast.Tuple, ast.List))
         if name == "zip" and unpacked and len(target.elts) == len(source.args):
@@ -194,7 +213,7 @@ class Flow:
             self._bind(target, kind if kind == GRADIENT else "")
 
     def _expressions(self, statement: ast.stmt) -> Iterator[ast.expr]:
-        """Yield the expressions of one statement without its blocks; comprehensions with their targets bound."""
+        """Yield the expressions of one statement, without the statements inside it."""
         waiting = [child for child in ast.iter_child_nodes(statement) if isinstance(child, (ast.expr, ast.withitem))]
         while waiting:
             node = waiting.pop()
@@ -229,7 +248,7 @@ class Flow:
             self._bind(statement.target, self._arithmetic(whole))
 
     def _bind(self, target: ast.AST, kind: str) -> None:
-        """Bind a target; several names that unpack a gradient are gradients."""
+        """Set the type of a target; each name that unpacks a gradient becomes a gradient."""
         if isinstance(target, ast.Name):
             self.kinds[target.id] = kind
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -242,7 +261,10 @@ class Flow:
 
 
 def _mean_reduced(call: ast.Call) -> bool:
-    """Return whether the reduction is "mean" or the default; False for the old size_average and reduce."""
+    """Return whether a loss has the reduction "mean", which is also the default.
+
+    Return False for the old arguments size_average and reduce.
+    """
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     if open_ended(call) or named.keys() & {"size_average", "reduce"}:
         return False
@@ -251,7 +273,7 @@ def _mean_reduced(call: ast.Call) -> bool:
 
 
 def _one_sample(call: ast.Call) -> bool:
-    """Return whether an argument is a batch of one sample, as x[None] or x.unsqueeze(0)."""
+    """Return whether an argument is a batch of one sample, such as `x[None]` or `x.unsqueeze(0)`."""
     for argument_ in call.args:
         if isinstance(argument_, ast.Call) and getattr(argument_.func, "attr", "") == "unsqueeze":
             return True

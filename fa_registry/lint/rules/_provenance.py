@@ -1,7 +1,7 @@
-"""Trace which names a value is computed from, without running the code.
+"""Find the names that a value is computed from, without running the code.
 
-A function is read from top to bottom, and every branch separately. Where the text does not decide, a value has more names
-rather than fewer, so that a rule that asks "is W missing here?" stays silent.
+Each function is read from top to bottom, and each branch is followed separately. If the source code is ambiguous, a value gets
+all names that it may depend on. A rule that searches for a missing weight therefore reports nothing in ambiguous cases.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Value:
-    """What a value is computed from.
+    """Names and matrix products that a value is computed from.
 
     Attributes:
-        names: dotted names whose numbers reach the value.
-        signs: dotted names of which no more than the sign reaches it.
-        products: matrix products on the way.
-        parts: values of the elements of a tuple or list; None if it is none, or its length is not known.
+        names: Dotted names whose numbers the value depends on.
+        signs: Dotted names of which the value uses only the signs.
+        products: Matrix products in the computation of the value.
+        parts: Values of the elements of a tuple or list. None if the value is no sequence or has an unknown length.
     """
 
     names: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class Value:
 
     @property
     def whole(self) -> Value:
-        """The same value without its elements."""
+        """Copy of the value without the values of its elements."""
         return replace(self, parts=None)
 
     @property
@@ -86,14 +86,19 @@ class Value:
 
 @dataclass(frozen=True)
 class Product:
-    """One matrix product. factors: what each factor is computed from, without the products in it."""
+    """Matrix product in the source code.
+
+    Attributes:
+        node: Expression of the product.
+        factors: Names that each factor depends on. Products inside a factor are left out.
+    """
 
     node: ast.AST
     factors: tuple[Value, ...]
 
     @property
     def by_layer(self) -> bool:
-        """Whether the second factor is a weight by its position, as in `F.linear(x, weight)`."""
+        """Whether the second factor is a weight because of its position, as in `F.linear(x, weight)`."""
         called = getattr(self.node, "func", None)
         return (getattr(called, "attr", "") or getattr(called, "id", "")) in LAYERS
 
@@ -103,7 +108,7 @@ NOTHING = Value()
 
 
 def join(values: Iterable[Value]) -> Value:
-    """What one of several values, or all together, is computed from."""
+    """Return one value that depends on everything that at least one of the values depends on."""
     values = list(values)
     if len(values) == 1:
         return values[0]
@@ -119,13 +124,20 @@ def join(values: Iterable[Value]) -> Value:
 
 
 def merge(environments: Sequence[Environment]) -> Environment:
-    """One environment for several branches."""
+    """Combine the variables of several branches into one environment."""
     keys = dict.fromkeys(key for environment in environments for key in environment)
     return {key: join(environment[key] for environment in environments if key in environment) for key in keys}
 
 
 def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
-    """The values of expressions in the functions, or the module, that contain them."""
+    """Return the names that each expression is computed from.
+
+    The functions that contain the expressions are read. Module code is read for expressions outside of functions.
+
+    Args:
+        syntax: Syntax tree of the file.
+        nodes: Expressions in this tree.
+    """
     watched: dict[ast.expr, Value] = dict.fromkeys(nodes, NOTHING)
     for scope in dict.fromkeys(map(syntax.function_of, watched)):
         reading = NameReading(syntax, watched=watched, branches=1)
@@ -137,13 +149,13 @@ def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
 
 
 class NameReading:
-    """Read one function.
+    """Interpreter that follows the names of values through one function.
 
     Attributes:
-        context: the name of the autograd context in this function, empty if there is none.
-        returns: one value for every `return` and every way to it.
-        ends: the environments at the ends of the function.
-        watched: expressions whose values the caller wants.
+        context: Name of the autograd context in this function, or an empty string if the function has no context.
+        returns: One value for each `return` and each path to this `return`.
+        ends: Variables at each end of the function.
+        watched: Expressions whose values the caller requests.
     """
 
     def __init__(
@@ -162,7 +174,12 @@ class NameReading:
         self.ends: list[Environment] = []
 
     def run(self, body: Sequence[ast.stmt], environment: Environment) -> None:
-        """Read the statements of a function that starts with these names."""
+        """Read the statements of a function.
+
+        Args:
+            body: The statements.
+            environment: Names and values that are defined before the first statement.
+        """
         self.ends += self._block(body, [environment])
 
     # Statements: each takes one environment and returns those in which the next statement may start.
@@ -177,7 +194,9 @@ class NameReading:
     def _statement(self, node: ast.stmt, env: Environment) -> list[Environment]:
         self.statements += 1
         if self.statements > MOST_STATEMENTS:
-            raise RecursionError(f"more than {MOST_STATEMENTS:,} statements on all ways through one function")
+            raise RecursionError(
+                f"one function has more than {MOST_STATEMENTS:,} statements, counted once per execution path"
+            )
         if isinstance(node, ast.Return):
             self.returns += [NOTHING] if node.value is None else self._alternatives(node.value, env)
             self.ends.append(env)
@@ -234,7 +253,7 @@ class NameReading:
         return self._block(node.orelse, [env])
 
     def _bind_rounds(self, target: ast.expr, source: ast.expr, env: Environment) -> None:
-        """`for a, b in zip(x, y)` and `for i, a in enumerate(x)` bind each name to its own source."""
+        """Set the loop variables; zip and enumerate give each variable the values of a different iterable."""
         called = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
         elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
         if called == "zip" and len(elements) == len(source.args):
@@ -248,7 +267,7 @@ class NameReading:
             self._bind(target, join(value.parts) if value.parts else value.whole, env)
 
     def _expression(self, node: ast.expr, env: Environment) -> None:
-        """A statement that is a call may write into its receiver and its arguments."""
+        """Read an expression statement; a call may change the object of the method and the arguments."""
         value = self.value(node, env).whole
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") == "print":
             return
@@ -278,7 +297,7 @@ class NameReading:
                 self._bind(element, part, env)
 
     def _absorb(self, target: ast.AST, value: Value, env: Environment) -> None:
-        """A name is still computed from what it was, and now from a value too."""
+        """Add the names of a value to the names that a variable already depends on."""
         while True:
             if isinstance(target, (ast.Subscript, ast.Starred)) or getattr(target, "attr", "") in VIEWS:
                 target = target.value
@@ -292,7 +311,7 @@ class NameReading:
             env[key] = join([env[key] if key in env else Value(frozenset({key})), value]).whole
 
     def _keys(self, target: ast.AST, env: Environment) -> list[str]:
-        """The environment's keys of `ctx.name` and `layer.name`; none for what is no attribute."""
+        """Return the environment keys of an attribute such as `ctx.name` or `layer.name`."""
         if not isinstance(target, ast.Attribute):
             return []
         if self._is_context(target.value):
@@ -303,7 +322,7 @@ class NameReading:
     # Expressions.
 
     def value(self, node: ast.expr, env: Environment) -> Value:
-        """What an expression is computed from."""
+        """Return the names and products that an expression is computed from."""
         read: Callable[[ast.expr, Environment], Value] = getattr(self, f"_{type(node).__name__.lower()}", self._other)
         value = read(node, env)
         if node in self.watched:
@@ -311,7 +330,7 @@ class NameReading:
         return value
 
     def _alternatives(self, node: ast.expr, env: Environment) -> list[Value]:
-        """`a if test else b` is two values; every other expression is one."""
+        """Return two values for `a if test else b`, and one value for any other expression."""
         if isinstance(node, ast.IfExp):
             return [*self._alternatives(node.body, env), *self._alternatives(node.orelse, env)]
         return [self.value(node, env)]
@@ -420,7 +439,7 @@ class NameReading:
         return join([NOTHING, *(self.value(child, env) for child in inner)]).whole
 
     def _closure(self, node: ast.AST, env: Environment) -> Value:
-        """Return the value of a nested function: all names in its body."""
+        """Return a value that depends on all names in the body of a nested function."""
         body = node.body if isinstance(node.body, list) else [node.body]
         names = [part for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)]
         return replace(join([NOTHING, *(self._name(name, env) for name in names)]).whole, products=frozenset())
@@ -450,7 +469,7 @@ class NameReading:
     def _special(
         self, node: ast.Call, last: str, library: bool, is_method: bool, values: Sequence[Value], env: Environment
     ) -> Value | None:
-        """Calls that pass on less than the numbers of their arguments."""
+        """Return the value of a call that does not depend on all numbers of its arguments, or None."""
         package = self.syntax.resolve(node.func).rpartition(".")[0]
         if last in ("tuple", "list") and len(node.args) == 1:
             return values[0]
@@ -481,7 +500,7 @@ class NameReading:
 
 
 def _factors(node: ast.Call, last: str, library: bool, is_method: bool) -> list[ast.expr]:
-    """The factors of a call that is a matrix product; none for another call."""
+    """Return the factors if the call is a matrix product, and an empty list for another call."""
     if library and last == "einsum":
         return [part for part in node.args[1:] if not isinstance(part, ast.Starred)]
     places: Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]] = (
@@ -504,7 +523,7 @@ def _signs_of(value: Value) -> Value:
 
 
 def _unpacked(targets: Sequence[ast.expr], value: Value) -> list[Value]:
-    """The value of each target; all of it for each one where the lengths are not known to fit."""
+    """Return the value of each target; if the lengths may differ, each target gets the complete value."""
     parts = value.parts
     star = next((index for index, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
     if parts is not None and star is None and len(parts) == len(targets):

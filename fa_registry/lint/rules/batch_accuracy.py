@@ -1,4 +1,4 @@
-"""Pitfall 9: an accuracy of the single batch that diagnostics are measured on."""
+"""Pitfall 9: the accuracy is computed on the single batch that is meant for diagnostics."""
 
 from __future__ import annotations
 
@@ -17,36 +17,42 @@ NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNOR
 
 
 class BatchAccuracy(LintRule):
-    """Report an accuracy on one batch, from `next(iter(…))` or named as a batch for diagnostics.
+    """Report an accuracy that is computed on a single batch.
 
-    This applies only to texts on feedback alignment: elsewhere the accuracy of one batch shows the training's progress.
+    A batch is recognised by `next(iter(…))`, or by a name such as `eval_batch` or `probe_labels`. The rule applies only to source
+    code about feedback alignment. In other code, the accuracy of one batch is usually a progress report of the training.
     """
 
     card = RuleCard(
         code="FA009",
         pitfall=9,
         name="batch-accuracy",
-        title="accuracy on the evaluation batch",
-        why="norms and cosines are measured on one fixed batch; an accuracy of the same few hundred samples varies by percents "
-        "from the test set's, and often was seen in training",
-        fix="count over the whole test set; keep the fixed batch for norms and Γ, and state for each metric what it is measured on",
-        cannot_see="a batch that is passed to a function under a general name, a slice of the test set, a loader with one batch",
+        title="accuracy is computed on a single batch",
+        why="one batch has only a few hundred samples, so its accuracy may differ by several percent from the accuracy on the "
+        "test set; the batch may also contain training samples",
+        fix="compute the accuracy on the complete test set; use the fixed batch only for norms and Γ, and state for each metric "
+        "which samples were used",
+        cannot_see="a batch that is passed to a function with a general parameter name, a slice of the test set, a loader with a "
+        "single batch",
     )
     clues = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the accuracies whose labels are those of one batch."""
+        """Yield the accuracies whose labels come from a single batch."""
         if not on_alignment(syntax):
             return
         for node, label in accuracies(syntax):
             if not isinstance(label, ast.Name):
                 continue
             if _is_one_batch(syntax, label):
-                yield Hit(node, f"`{syntax.snippet(node)}` counts on one batch, `{label.id}`, not on the test set")
+                yield Hit(
+                    node,
+                    f"`{syntax.snippet(node)}` is an accuracy on the single batch `{label.id}`, and not on the test set",
+                )
 
 
 def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
-    """Return whether a name is of one batch: by the name itself, or if every assignment calls next()."""
+    """Return whether a variable contains a single batch, according to its name or its assignments."""
     if NAMED.fullmatch(label.id):
         return True
     scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
@@ -68,12 +74,12 @@ def _is_parameter(scope: ast.AST, name: str) -> bool:
 
 
 def _moves(node: ast.AST, name: str) -> bool:
-    """Return whether an assignment keeps the samples under the same name, as `y = y.to(device)`."""
+    """Return whether an assignment stores the same samples under the same name: `y = y.to(device)`."""
     return isinstance(node, ast.Assign) and name in text_in(node.value)
 
 
 def _takes_next(node: ast.AST) -> bool:
-    """Return whether an assignment calls next(), as `x, y = next(iter(loader))`."""
+    """Return whether an assignment calls next(), such as `x, y = next(iter(loader))`."""
     calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
     return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
 

@@ -1,4 +1,4 @@
-"""Pitfall 2: the cosine that clamps small norms."""
+"""Pitfall 2: a cosine that clamps small norms."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ HARMLESS_BELOW = 1e-10  # deep networks do have gradients of 1e-10
 
 
 class ClampedCosine(LintRule):
-    """Report torch's cosine with an eps of at least 1e-10, as by default, and handwritten ones too.
-    An eps that the tree cannot evaluate is trusted.
+    """Report a cosine whose norms have a lower bound `eps` of at least 1e-10.
+
+    The cosine functions of torch have the default 1e-8. Handwritten cosines are reported too. An `eps` is not reported if its value
+    is neither a number nor a constant of the module.
     """
 
     card = RuleCard(
         code="FA002",
         pitfall=2,
         name="clamped-cosine",
-        title="cosine_similarity clamps both norms at eps",
-        why="each norm is replaced by eps = 1e-8 where it is smaller: between gradients of 1e-10 the cosine comes out "
-        "up to 10⁴ times too small, and reads as a loss of alignment",
-        fix="divide by the norms yourself in float64 (and say N/A where one is 0), or pass an eps below 1e-10, e.g. eps=1e-30",
-        cannot_see="how small the vectors are; an eps that is computed; a cosine handed on without being called",
+        title="a cosine replaces small norms by eps",
+        why="a norm below eps = 1e-8 is replaced by eps: for gradients with norms of 1e-10, the cosine is up to 10⁴ times too "
+        "small, and looks like a loss of alignment",
+        fix="divide by the norms in float64 (and report N/A if a norm is 0), or pass an eps below 1e-10, such as eps=1e-30",
+        cannot_see="the norms of the vectors; an eps that is computed; a cosine function that is passed to another function",
     )
     clues = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
+        """Yield each cosine whose eps is a number of at least 1e-10.
+
+        A cosine is a call of a torch function, a functools.partial of this function, or a handwritten quotient.
+        """
         for call, name in syntax.calls():
             target, shift = name, 0
             if name in PARTIALS and call.args:
@@ -56,7 +61,7 @@ class ClampedCosine(LintRule):
 
 def _what(syntax: Syntax, call: ast.Call, written: ast.AST | None, eps: float) -> str:
     origin = "its default" if written is None else "its"
-    return f"`{syntax.snippet(call)}` clamps norms at {origin} eps = {eps:g}"
+    return f"`{syntax.snippet(call)}` replaces norms below {origin} eps = {eps:g}"
 
 
 RULE = ClampedCosine()

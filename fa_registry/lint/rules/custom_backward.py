@@ -1,4 +1,4 @@
-"""Pitfall 7, in a custom backward pass: the "gradient" that autograd returns is the feedback's signal."""
+"""Pitfall 7: a custom backward pass returns the feedback signal in place of the gradient."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ REFERENCE = re.compile(
 
 
 class CustomBackward(LintRule):
-    """Report custom autograd Functions without their weight in the backward pass.
+    """Report custom autograd Functions whose backward pass does not use the weight.
 
-    Alignments with the `.grad` of such a model are reported too. A text that measures with `gradient="forward"` needs no report of
-    the Function. An alignment between two gradients is trusted: one of them may be that of a second model with an exact backward
-    pass.
+    Alignments with the `.grad` of a model that contains such a Function are reported too. The Function itself is not reported if
+    the code measures with `gradient="forward"`. An alignment between two gradients is not reported, because one of the gradients
+    may come from a second model with an exact backward pass.
     """
 
     card = RuleCard(
         code="FA013",
         pitfall=7,
         name="custom-backward",
-        title="a custom backward that is not the gradient",
-        why="autograd does not check a custom backward: `.grad` of everything below such a layer is the feedback's signal, "
-        "so its cosine with the feedback is 1.0, and norms, gain and fidelity are the feedback's too",
-        fix='take the true gradient from the forward computation, `fa_registry.adapt(model, …, gradient="forward")`, '
-        "and measure the feedback against that",
-        cannot_see="a product in a function that forward or backward calls; a mixture of the weight and the feedback; a feedback "
-        "that is no matrix product; tensors kept in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
+        title="a custom backward pass does not return the gradient",
+        why="autograd does not check a custom backward pass: `.grad` of all tensors below such a layer contains the feedback "
+        "signal, so its cosine with the feedback is 1.0, and norms, gain and fidelity describe the feedback too",
+        fix='compute the true gradient from the forward pass with `fa_registry.adapt(model, …, gradient="forward")`, '
+        "and compare the feedback with this gradient",
+        cannot_see="a product inside a function that forward or backward calls; a mixture of the weight and the feedback; feedback "
+        "without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
         "hooks and detached terms that replace gradients",
     )
     clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield Functions first, then the alignments that use their signal as the gradient."""
+        """Yield the Functions first, and then the alignments that use their signal as the gradient."""
         functions = list(feedback_functions(syntax))
         if not functions:
             return
@@ -59,12 +59,11 @@ class CustomBackward(LintRule):
 
 
 def _asks_for_forward(keyword: ast.keyword) -> bool:
-    """Return whether the keyword is `gradient="forward"`."""
     return keyword.arg == "gradient" and isinstance(keyword.value, ast.Constant) and keyword.value.value == "forward"
 
 
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
-    """Yield cosines of a model's `.grad` with a vector that is not a gradient itself."""
+    """Yield each cosine between the `.grad` of a model and a vector that is not a gradient."""
     pairs = list(_pairs(syntax))
     values = observe(syntax, [side for _, sides in pairs for side in sides])
     for node, sides in pairs:
@@ -73,13 +72,16 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
             if own and not _is_reference(other, values[other]):
                 yield Hit(
                     node,
-                    f"`{syntax.snippet(node)}` expects the gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
-                    "with a custom backward",
+                    f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
+                    "with a custom backward pass",
                 )
 
 
 def _pairs(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """Yield every cosine with its two vectors: torch's, a function with such a name, a product over norms."""
+    """Yield each cosine together with its two vectors.
+
+    A cosine is a torch function, a function with the name of an alignment metric, or a product that is divided by norms.
+    """
     layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
     for call, name in syntax.calls():
         left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
@@ -107,7 +109,7 @@ def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Return the vectors of `a @ b`, `a * b`, `torch.dot(a, b)`, `a.dot(b)`, `einsum("…", a, b)`, or None."""
+    """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
         return node.left, node.right
     if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
@@ -119,13 +121,16 @@ def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_own_gradient(value: Value) -> bool:
-    """Return whether a value is computed from `.grad`, but not from that of a model named as a reference."""
+    """Return whether a value depends on `.grad` of a model that is not called a reference."""
     owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
     return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
 
 
 def _is_reference(node: ast.expr, value: Value) -> bool:
-    """Return whether a vector is a gradient, or is named so; `fa_grad` is a name of feedback."""
+    """Return whether a vector is a gradient, according to its computation or its name.
+
+    Names such as `fa_grad` mean feedback.
+    """
     if any(name.endswith(".grad") for name in value.names):
         return True
     text = {*text_in(node), *(word for name in value.names for word in name.split("."))}

@@ -17,37 +17,39 @@ NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mod
 
 
 class HalfGradients(LintRule):
-    """Report casts to float16 in a module that also takes gradients without a GradScaler.
+    """Report casts to float16 in a module that computes gradients without a GradScaler.
 
-    A loss that passes through scaler.scale(…) (or apex's scale_loss) is exempt, because scaling avoids the underflow of small
-    gradients. One unscaled backward call in the module is enough to report every cast. Casts under no_grad do not count.
+    A loss that passes through scaler.scale(…) or the scale_loss of apex is exempt, because scaling avoids the underflow of small
+    gradients. If the module contains one unscaled backward call, every cast is reported. Casts under no_grad are not reported.
     """
 
     card = RuleCard(
         code="FA003",
         pitfall=3,
         name="half-gradients",
-        title="gradients in float16",
-        why="float16 has no number below 6e-8: smaller gradients become exactly 0, and the reference of every cosine with them",
-        fix="use torch.bfloat16 or float32; in training, scale the loss by a GradScaler for every backward",
-        cannot_see="precision set elsewhere (a Trainer's option, a configuration file, a dtype in a variable)",
+        title="gradients are computed in float16",
+        why="the smallest positive float16 number is 6e-8: smaller gradients become exactly 0, so cosines with these gradients "
+        "have no meaning",
+        fix="use torch.bfloat16 or float32; in training, scale the loss with a GradScaler before every backward pass",
+        cannot_see="a precision that a Trainer option, a configuration file or a variable selects",
     )
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the casts of a text, if it also takes unscaled gradients."""
+        """Yield the casts to float16 if the module also computes gradients of an unscaled loss."""
         casts = [(call, what) for call, name in syntax.calls() if (what := _cast(syntax, call, name))]
         casts = [(call, what) for call, what in casts if not _without_gradient(syntax, call)]
         taken = _unscaled_gradient(syntax) if casts else None
         if taken is not None:
             for call, what in casts:
                 yield Hit(
-                    call, f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` takes gradients unscaled"
+                    call,
+                    f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` computes gradients without scaling",
                 )
 
 
 def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
-    """Return how a call computes in float16; empty if it does not."""
+    """Describe how a call uses float16, or return an empty string if it does not use float16."""
     if name in (*AUTOCASTS, *CUDA_AUTOCASTS):
         return _autocast(syntax, call, name)
     method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
@@ -69,7 +71,7 @@ def _autocast(syntax: Syntax, call: ast.Call, name: str) -> str:
     if dtype is not None:
         return "computes in float16" if syntax.resolve(dtype) in HALF else ""
     on_cuda = cuda_only or (isinstance(device, ast.Constant) and str(device.value).startswith("cuda"))
-    return "computes in float16, CUDA's default" if on_cuda else ""
+    return "computes in float16, the default on CUDA" if on_cuda else ""
 
 
 def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
@@ -86,7 +88,7 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
-    """Return the first call that takes gradients of an unscaled loss, or None."""
+    """Return the first call that computes gradients of an unscaled loss, or None."""
     scaled = _scaled_names(syntax)
     taken = []
     for call, name in syntax.calls():
@@ -102,7 +104,10 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
 
 
 def _scaled_names(syntax: Syntax) -> set[str]:
-    """Return the names set to scaler.scale(loss) or by `with scale_loss(loss, optimizer) as name`."""
+    """Return the variables that contain a scaled loss.
+
+    Examples: `name = scaler.scale(loss)` and `with scale_loss(loss, optimizer) as name`.
+    """
     names = set()
     for node in syntax.every(ast.Assign):
         if _scales(node.value):

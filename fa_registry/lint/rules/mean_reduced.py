@@ -1,4 +1,4 @@
-"""Pitfall 8: per-sample norms of a gradient that the mean has divided by the batch size."""
+"""Pitfall 8: per-sample norms of a gradient that the mean over the batch divides by the batch size."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.lina
 
 
 class MeanReduced(LintRule):
-    """Report per-sample norms of a gradient of a mean-reduced loss, all within one function.
+    """Report per-sample norms of the gradient of a mean-reduced loss.
 
-    Gradients of parameters do not count, because they have no sample axis; a norm along axis 0 and a batch of one do not count
-    either. A product with anything but a number is not followed further, because it may restore the factor N.
+    The loss and the norm must be in one function. Gradients of parameters are not reported, because they have no sample axis. Norms
+    along axis 0 and batches of one sample are not reported either. If a gradient is multiplied by anything but a number, the
+    product is not followed further, because the factor may be the number of samples N.
     """
 
     card = RuleCard(
         code="FA008",
         pitfall=8,
         name="mean-reduced",
-        title="per-sample norms of a mean-reduced gradient",
-        why="the mean over N samples divides every sample's gradient by N: the metric depends on the batch size, and floors "
-        "and comparisons are not valid at another one",
-        fix='differentiate the sum (reduction="sum"), or multiply by the number of samples',
-        cannot_see="a loss or a norm in another function, a hook, gradients multiplied back later, norms written out by hand",
+        title="norms per sample of a mean-reduced gradient",
+        why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
+        "comparisons are not valid for another batch size",
+        fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
+        cannot_see="a loss or a norm in another function, a hook, gradients that are multiplied by N later, handwritten norms",
     )
     clues = (
         ("norm",),
@@ -36,7 +37,7 @@ class MeanReduced(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield norms along sample axes of gradients of a mean, function by function."""
+        """Yield each norm per sample of the gradient of a mean, one function after another."""
         module = Flow(syntax, {})
         yield from _in(module, syntax.tree.body)
         shared = {name: kind for name, kind in module.kinds.items() if kind == CRITERION} | _criteria(syntax)
@@ -50,11 +51,13 @@ def _in(flow: Flow, body: list[ast.stmt]) -> Iterator[Hit]:
     for node in flow.run(body):
         tensor = _per_sample_norm(flow.syntax, node) if isinstance(node, ast.Call) else None
         if tensor is not None and flow.kind(tensor) == GRADIENT:
-            yield Hit(node, f"`{flow.syntax.snippet(node)}` is per sample, but the loss is the mean over the batch")
+            yield Hit(
+                node, f"`{flow.syntax.snippet(node)}` is a norm per sample, but the loss is a mean over the batch"
+            )
 
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
-    """Return the tensor whose norm a call computes along literal axes other than 0, or None."""
+    """Return the tensor whose norm a call computes along axes other than 0, or None."""
     name = syntax.resolve(call.func)
     if name in NORMS:
         tensor, axes = argument(call, 0, "input", "A", "x"), argument(call, 2, "dim", "axis")
@@ -68,7 +71,10 @@ def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
 
 
 def _criteria(syntax: Syntax) -> dict[str, str]:
-    """Return assignments such as self.criterion = nn.CrossEntropyLoss() of any class, as "self.criterion"."""
+    """Return the attributes of any class that are set to a mean-reduced loss function.
+
+    An example of a name is "self.criterion", from `self.criterion = nn.CrossEntropyLoss()`.
+    """
     flow = Flow(syntax, {})
     return {
         f"self.{target.attr}": CRITERION

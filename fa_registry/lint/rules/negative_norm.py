@@ -1,4 +1,4 @@
-"""Pitfall 1: a −1 meant as the dimension is used as the order p."""
+"""Pitfall 1: a −1 is meant as the dimension, but torch uses this −1 as the order p of the norm."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "ten
 
 
 class NegativeNorm(LintRule):
-    """Report a negative integer passed by position as the order of a torch norm, without a dimension.
+    """Report a torch norm whose first argument is a negative integer, if no dimension is passed.
 
-    `p=-1` by name is intended as the order; −1.0 cannot be a dimension; in `x.norm(-1, 0)` the dimension is at its position.
-    numpy's norm(x, -1) is a matrix norm, and its argument is not a tensor.
+    Some cases are not reported. The keyword `p=-1` means the order. The float −1.0 cannot be a dimension. The call `x.norm(-1, 0)`
+    passes a dimension. In numpy, norm(x, -1) is a norm of a matrix, and its argument is not a tensor.
     """
 
     card = RuleCard(
         code="FA001",
         pitfall=1,
         name="negative-norm",
-        title="norm(-1) is the L₋₁ norm of the whole tensor",
-        why="the first argument of norm is the order p, not the dimension: the result is a single number, "
-        "(Σ|x|⁻¹)⁻¹ over all elements, near zero and silent about it",
+        title="norm(-1) computes the L₋₁ norm of all elements",
+        why="the first argument of norm is the order p, and not the dimension: the result is the single number "
+        "(Σ|x|⁻¹)⁻¹ over all elements, which is close to zero, and torch raises no error",
         fix="norm(dim=-1)",
-        cannot_see="a −1 that arrives in a variable or by *args; a receiver that is no tensor but has a method norm; "
-        "a file that imports other libraries and not torch",
+        cannot_see="a −1 in a variable or in *args; an object with a method norm that is not a tensor; "
+        "a file that imports other libraries and does not import torch",
     )
     clues = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield calls of a torch norm with a negative integer as its order and no dimension."""
+        """Yield each torch norm with a negative integer as its order and without a dimension."""
         for call, name in syntax.calls():
             allowed = FUNCTIONS.get(name)
             first = 1 if allowed is not None else 0
@@ -52,11 +52,11 @@ class NegativeNorm(LintRule):
             if type(order) is not int or order >= 0 or order in (allowed or ()) or open_ended(call):
                 continue
             if argument(call, first + 1, "dim", "axis") is None:
-                yield Hit(call, f"`{syntax.snippet(call)}` takes {order} as the order p, over the whole tensor")
+                yield Hit(call, f"`{syntax.snippet(call)}` uses {order} as the order p of a norm over all elements")
 
 
 def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
-    """Return whether this may be Tensor.norm: a method of an unknown object, not of a module or of self."""
+    """Return whether a call may be Tensor.norm: a method of an object that is no module and not `self`."""
     function = call.func
     if name or not isinstance(function, ast.Attribute) or function.attr != "norm":
         return False
@@ -71,9 +71,9 @@ def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
 
 
 def _about_tensors(packages: frozenset[str]) -> bool:
-    """Return whether an unknown object may be a tensor, by the imported packages.
+    """Return whether an unknown object may be a tensor, according to the imported packages.
 
-    That is if torch is imported, or only packages without objects that have a norm.
+    The result is True if torch is imported, or if no imported package has objects with a method norm.
     """
     return "torch" in packages or packages <= HARMLESS
 

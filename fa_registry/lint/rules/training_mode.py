@@ -1,4 +1,4 @@
-"""Pitfall 12: dropout and BatchNorm in training mode during a measurement."""
+"""Pitfall 12: dropout and BatchNorm are in training mode during a measurement."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ TRAINS = ("backward", "step")
 
 
 class TrainingMode(LintRule):
-    """Report once a file that measures a model with dropout or BatchNorm and never switches to eval mode.
+    """Report a file that measures a model with dropout or BatchNorm and never calls eval().
 
-    A measurement is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.
+    Each file is reported at most once. A measurement is an accuracy in a function that does not train. In source code about
+    feedback alignment, every cosine is a measurement too.
     """
 
     card = RuleCard(
         code="FA012",
         pitfall=12,
         name="training-mode",
-        title="measuring in training mode",
-        why="dropout draws another network for each forward, and BatchNorm mixes the samples of a batch and moves its averages: "
-        "the metrics change with the batch and with every forward pass, and each forward pass changes the model",
-        fix="model.eval() before measuring, and model.train() after",
-        cannot_see="a model that another file builds, or switches; whether eval() is called before this measurement or another",
+        title="a model is measured in training mode",
+        why="in training mode, dropout removes other units in each forward pass, and BatchNorm uses the mean of the batch and "
+        "updates its running averages: metrics depend on the batch, and each forward pass changes the model",
+        fix="call model.eval() before the measurement and model.train() after it",
+        cannot_see="a model that another file creates or sets to eval mode; whether eval() is called before this measurement",
     )
     clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the first measurement, if a layer depends on the mode and the mode is never switched."""
+        """Yield the first measurement, if a layer depends on the mode and the code never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
         if layer is None or any(_switches(node) for node in syntax.parents):
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:
-            built = f"`{syntax.snippet(layer)}` of line {layer.lineno}"
+            built = f"`{syntax.snippet(layer)}` on line {layer.lineno}"
             yield Hit(
                 measured,
-                f"`{syntax.snippet(measured)}` is measured with {built} in training mode: nothing calls eval()",
+                f"`{syntax.snippet(measured)}` is measured while {built} is in training mode, because the code never calls eval()",
             )
 
 

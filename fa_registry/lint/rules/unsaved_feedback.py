@@ -1,4 +1,4 @@
-"""Pitfall 7: feedback that is in no checkpoint, and the Γ of 1.0 that hides it."""
+"""Pitfall 7: feedback that no checkpoint contains, and the default Γ = 1.0 for missing feedback."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from fa_registry.lint.syntax import Syntax, argument
 
 
 class UnsavedFeedback(LintRule):
-    """Report feedback in plain attributes of an nn.Module, and a Γ of 1.0 for missing feedback.
-    A class that registers anything under a computed name, or defines state_dict, is not checked.
+    """Report feedback in plain attributes of an nn.Module, and Γ = 1.0 for missing feedback.
+
+    A class is not checked if it registers a tensor under a computed name, or if it defines a method that saves its state, such as
+    state_dict.
     """
 
     card = RuleCard(
         code="FA007",
         pitfall=7,
         name="unsaved-feedback",
-        title="feedback that is not in the state dict",
-        why="Γ is a cosine with the B of the training; once that B is lost, a later Γ has no meaning, and a default of 1.0 "
-        "reports perfect alignment for a run that cannot be measured",
-        fix='self.register_buffer("B", torch.randn(…)) so that it is saved, moved and hashed; Γ without it is N/A with a reason',
-        cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or re-initialised from a stored seed",
+        title="feedback is not saved in the state dict",
+        why="Γ is a cosine with the feedback matrix B of the training: without this B, Γ cannot be measured after training, and a "
+        "default of 1.0 would report perfect alignment",
+        fix='write self.register_buffer("B", torch.randn(…)), because a buffer is saved and moved with the model; without B, '
+        "report Γ as N/A with a reason",
+        cannot_see="feedback outside of an nn.Module, with an unusual name, saved by other code, or re-initialised from a stored "
+        "seed",
     )
     clues = (
         ("torch", "eedback", "dfa", "DFA"),
@@ -32,7 +36,7 @@ class UnsavedFeedback(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield plain attributes of modules first, then the defaults of Γ."""
+        """Yield the plain attributes of modules first, and then the defaults of Γ."""
         for owner in torch_modules(syntax):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):
@@ -41,7 +45,7 @@ class UnsavedFeedback(LintRule):
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
-    """Yield random matrices with a name of feedback that are not in the state dict of the class."""
+    """Yield random feedback matrices that are missing in the state dict of the class."""
     drawn = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
@@ -50,7 +54,8 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
         random = draws(syntax, value) or local or name in filled
         if name and is_feedback(name) and name not in saved and random and not wrapped(value):
             yield Hit(
-                target, f"`{syntax.snippet(target)}` of {owner.name} is random and a plain attribute, in no state dict"
+                target,
+                f"`{syntax.snippet(target)}` of {owner.name} is a random plain attribute, and is not in the state dict",
             )
     for call in ast.walk(owner):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -58,15 +63,18 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
 
 
 def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str]) -> Iterator[Hit]:
-    """Yield self.B.append(torch.randn(…)) and self.register_buffer("B", …, persistent=False)."""
+    """Yield calls that store random feedback in a plain list or in a buffer with persistent=False."""
     target, method = call.func.value, call.func.attr
     if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
         if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
-            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} puts a random matrix into a plain list")
+            yield Hit(
+                call,
+                f"`{syntax.snippet(call)}` of {owner.name} appends a random matrix to a plain list, which is not in the state dict",
+            )
     elif method == "register_buffer" and transient(call):
         name = argument(call, 0, "name")
         if isinstance(name, ast.Constant) and is_feedback(str(name.value)):
-            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} keeps the feedback out of the state dict")
+            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
 
 
 def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -75,14 +83,14 @@ def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
-    """Return (function, name) of local variables with random numbers, drawn or filled in place."""
+    """Return the function and the name of each local variable that contains random numbers."""
     drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
     names = [target for target in (*drawn, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
     return {(syntax.function_of(name), name.id) for name in names}
 
 
 def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """Return NAME of self.NAME, self.NAME[…] or, in the class body, NAME; empty for anything else."""
+    """Return NAME for `self.NAME`, `self.NAME[…]` and a class attribute NAME, or an empty string."""
     target = target.value if isinstance(target, ast.Subscript) else target
     if is_own(target):
         return target.attr

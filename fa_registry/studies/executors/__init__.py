@@ -1,4 +1,4 @@
-"""Ways to run many jobs, one module each: in processes, in turns on one card, or on a cluster."""
+"""Executors: each module runs jobs in local processes or on a cluster."""
 
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies.executors.base import Executor

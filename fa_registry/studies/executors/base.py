@@ -1,7 +1,7 @@
-"""Interface of an executor: runs many jobs with one function, and reports how each job goes.
+"""Interface of an executor, which runs many jobs and reports their events.
 
-A job is data and the function is at module level, so that both can be sent to another process or another machine. A package can
-provide an executor by an entry point in the group `fa_registry.executors`.
+A job is data, and its function is defined at module level, so both can be sent to another process or machine. Another package can
+provide an executor with an entry point in the group `fa_registry.executors`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ SILENCE = 86_400  # seconds: a day, far more than an epoch of a built-in study t
 
 @dataclass(frozen=True)
 class JobEvent:
-    """One event of a job.
+    """Event of a job.
 
-    kind: progress (value: the job's report), done (its result), failed (the error's text), stopped, or again (why it restarts).
-    index: of the job in the executor's sequence. refused: exit code of a RegistryError, whose message is value; 0: value is a
-    traceback. lost: a failed job's process was killed, sent no heartbeat or never began, so the job's own result is unknown.
+    Attributes:
+        index: index of the job in the executor's sequence.
+        kind: progress, done, failed, stopped or again (the job restarts).
+        value: progress report, result, error message, reason for the stop, or reason for the restart.
+        lost: whether the result of a failed job is unknown, because its process was killed, sent no heartbeat or never began.
+        refused: exit code of the RegistryError whose message is `value`; 0 if `value` is a traceback.
     """
 
     index: int
@@ -46,13 +49,17 @@ EventSink = Callable[[JobEvent], None]
 
 @dataclass(frozen=True)
 class JobResources:
-    """The resources that jobs may use.
+    """Resources that jobs may use.
 
-    at_once: number of simultaneous jobs. device: cpu or cuda, of all. threads: of one job, on the CPU. silence: seconds without a
-    report after which a job counts as hung and its process, if it has one, is ended; 0: never.
-
-    Only for executors that start processes on other machines: address: of the cluster. cpus, gpus, memory (bytes): of one job; gpus
-    is a share of one card; 0: an eighth if the device is a card.
+    Attributes:
+        at_once: number of simultaneous jobs.
+        device: cpu or cuda, for all jobs.
+        threads: number of CPU threads per job.
+        silence: seconds without a message after which a job counts as hung and its process is ended; 0 means never.
+        address: address of the cluster. This field and the following ones are only for cluster executors.
+        cpus: number of CPUs per job.
+        gpus: share of one GPU per job; 0 means one eighth if the device is a GPU.
+        memory: memory per job in bytes.
     """
 
     at_once: int = 1
@@ -70,16 +77,20 @@ class JobResources:
 
     @property
     def in_turns(self) -> int:
-        """The number of jobs in one process: those that share a card (docs/decisions/0028), one on a CPU."""
+        """Number of jobs in one process: all jobs that share a GPU, or one job on a CPU.
+
+        See docs/decisions/0028.
+        """
         return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else 1
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The capacity that an executor has found.
+    """Capacity of an executor.
 
-    at_once: number of simultaneous jobs; 0: number of local cores. machines: names of those
-    on which it starts processes; None: it starts them on this machine only.
+    Attributes:
+        at_once: number of simultaneous jobs; 0 means the number of local cores.
+        machines: names of the machines on which processes are started; None means only this machine.
     """
 
     at_once: int = 0
@@ -87,53 +98,75 @@ class Capacity:
 
 
 class Executor(ABC):
-    """One way to run jobs. A subclass is bound as `PLUGIN` of its module."""
+    """One way to run jobs.
+
+    A module with an executor assigns an instance of its class to `PLUGIN`.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why jobs cannot run with these resources, as far as known at once; empty if they can."""
+        """Return the reasons why jobs cannot run with these resources, or an empty list.
+
+        Only checks that need little time are made.
+        """
         usual = JobResources()
         taken = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
         given = [name for name, value in taken.items() if value]
         given += ["cpus_per_run"] if resources.cpus not in (0, usual.cpus) else []
-        return [f"{name}: only applies to executors of a cluster; choose --executor ray or submitit" for name in given]
+        return [
+            f"{name}: this option applies only to cluster executors; choose --executor ray or submitit"
+            for name in given
+        ]
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
-        """Allow calls of `run` in this context. Raises UsageError if not even one job can run."""
+        """Prepare the executor for calls of `run` and yield its capacity.
+
+        Raises:
+            UsageError: the resources do not suffice for one job.
+        """
         yield Capacity()
 
     @abstractmethod
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run every job; return when all have ended. An exception of a job is reported, not raised.
+        """Run all jobs and return after all have ended.
 
-        Jobs in the same process never run at the same moment: threads, random numbers and the device belong to the running job.
+        An exception of a job is reported as an event and not raised. Jobs in the same process run in turns: only one of them
+        uses threads, random numbers and device at a time.
 
         Args:
-            jobs: the data of each job, picklable.
-            work: `work(job, stop, report)` is a generator that does one job: it yields while it waits for a device, so that other
-                jobs may continue, and returns the job's result; see `ended`.
-            resources: of all jobs together.
-            stop: called between steps; when it returns true, jobs that have not begun are reported as stopped, and running ones end
-                at their next safe point (they call it too).
-            `tell`: called in this process, one call at a time, with each report of a job (progress), each restart (again), and
-                exactly one end (done, failed or stopped).
+            jobs: data of each job, picklable.
+            work: `work(job, stop, report)` is a generator that runs one job. It yields while it waits for the device, so
+                other jobs can continue, and returns the result of the job.
+            stop: function that returns whether a stop was requested; called between steps and by the jobs. If it returns
+                True, jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
+            `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
+                `progress` and `again`, and exactly one event `done`, `failed` or `stopped`.
         """
 
 
 def of_a_cluster(package: str, resources: JobResources) -> list[str]:
-    """Return problems of a cluster executor: missing package, or a device that is a local card."""
+    """Return the reasons why a cluster executor cannot run jobs with these resources.
+
+    Args:
+        package: name of the Python package that the executor needs.
+    """
     found = []
     if not importlib.util.find_spec(package):
         found.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
     if ":" in resources.device:
-        found.append(f"device: {resources.device} is a card of this machine; with executor {package} use cuda")
+        found.append(
+            f"device: {resources.device} is a GPU of this machine; with the executor {package} use the device cuda"
+        )
     return found
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """Return the end event of a job whose last part is `ending`: done, stopped, or failed."""
+    """Call the last part of a job and return the event with which the job ended.
+
+    The kind of the event is done, stopped or failed.
+    """
     try:
         return JobEvent(index, "done", ending())
     except Interrupted as interruption:
@@ -144,7 +177,9 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
         return JobEvent(index, "failed", traceback.format_exc())
     except SystemExit as exit:  # sys.exit() in a method would otherwise silently end all jobs
         return JobEvent(
-            index, "failed", f"{traceback.format_exc()}its code asked to end the process (sys.exit({exit.code!r}))"
+            index,
+            "failed",
+            f"{traceback.format_exc()}the code of the job called sys.exit({exit.code!r}), which would end the process",
         )
 
 

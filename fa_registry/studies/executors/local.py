@@ -1,6 +1,7 @@
-"""Local executor: each job in a process, so that a method that ends its process ends one run.
+"""Local executor: runs each job in a separate process of this machine.
 
-A stop request (Ctrl-C) lets every running job end at its next safe point; jobs that have not begun are dropped.
+If a method ends its process, only one run is affected. After a stop request (Ctrl-C), running jobs end at their next safe
+point, and other jobs do not begin.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
-    """Jobs in `at_once` processes, also if that is one; a job pins its own CPU threads."""
+    """Executor with `at_once` local processes.
+
+    Each job sets its own number of CPU threads.
+    """
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -42,9 +46,15 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
 
 
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink) -> None:
-    """Call task(job, stop, report) for every job; `tell` receives every event in this process.
+    """Call `task(job, stop, report)` for every job.
 
-    With one process, jobs run in this process, for work that no third-party code can end. `task` must be picklable.
+    If `processes` is 1, or if there is only one job, the jobs run in this process. Use this only for jobs whose code cannot end the
+    process.
+
+    Args:
+        task: function that runs one job, picklable.
+        processes: maximum number of processes.
+        `tell`: function that receives every event in this process.
     """
     if processes > 1 and len(jobs) > 1:
         supervise(jobs, task, processes, stop, tell)
@@ -60,10 +70,11 @@ def _report(tell: EventSink, index: int, value: Any) -> None:
 
 @contextmanager
 def stop_on_signal(numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[Callable[[], bool]]:
-    """Treat the first SIGINT or SIGTERM as a request to stop; a second SIGINT interrupts at once.
+    """Treat the first SIGINT or SIGTERM within the context as a request to stop.
 
-    Yields a function that returns whether a stop was requested. A SIGTERM is for the whole program, so the outer handler is called
-    when the block has ended. Outside the main thread, where Python delivers no signals, nothing is requested. numbers: the signals.
+    Yield a function that returns whether a stop was requested. A second SIGINT interrupts at once. After a SIGTERM, the
+    previous signal handler is called at the end of the context. Outside the main thread Python delivers no signals, so no stop
+    is requested.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -1,9 +1,9 @@
-"""Executor for Ray: jobs in processes of a Ray cluster.
+"""Ray executor: runs jobs in processes of a Ray cluster.
 
-The store decides what is trained, Ray only where. Each process is an actor that runs its jobs in a thread and returns their
-messages on request: no job waits for Ray, which would give its CPU to another job meanwhile. An actor also runs the next batch, so
-that it imports torch only once. When this process ends, Ray ends its actors: their runs are closed after their lease, and the same
-command resumes them (docs/many-machines.md).
+The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. It runs its jobs in a thread
+and returns their messages on request. Therefore no job waits for Ray, which would give the CPU of a waiting job to another job.
+An actor can run several batches one after another, so it imports torch only once. When this process ends, Ray ends its actors.
+Their runs are closed after their lease expires, and the same command resumes them (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -53,10 +53,16 @@ QUIET = {
 
 
 class Ray(Executor):
-    """Jobs on a Ray cluster, one process per job or card; see docs/many-machines.md."""
+    """Executor for a Ray cluster, with one process per job or per GPU.
+
+    See docs/many-machines.md.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why it cannot run jobs: missing package, wrong address, or no server that answers."""
+        """Return the reasons why Ray cannot run the jobs, or an empty list.
+
+        Reasons are a missing package, a wrong address, or no Ray server at the address.
+        """
         address = _address(resources)
         found = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
@@ -66,12 +72,18 @@ class Ray(Executor):
             return [*found, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
         silence = _unanswered(match["host"].strip("[]"), int(match["port"]))
         return (
-            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head"] if silence else found
+            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head node"]
+            if silence
+            else found
         )
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
-        """Connect to the cluster, and check its machines' versions and its capacity for a job."""
+        """Connect to the cluster and yield its capacity.
+
+        Raises:
+            UsageError: a machine has other versions, or no machine has enough resources for one process.
+        """
         with _connected(_address(resources)):
             import ray
 
@@ -83,7 +95,7 @@ class Ray(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run each batch in an actor, as soon as the cluster has capacity for one."""
+        """Run each batch in an actor as soon as the cluster has enough capacity."""
         with _connected(_address(resources)):
             import ray
 
@@ -100,7 +112,7 @@ def _address(resources: JobResources) -> str:
 
 
 def _unanswered(host: str, port: int) -> str:
-    """Return why no Ray server answers there, else empty; Ray itself would retry for minutes."""
+    """Return the reason why no Ray server can be reached, or an empty string."""
     try:
         with socket.create_connection((host, port), ANSWERS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
@@ -108,17 +120,17 @@ def _unanswered(host: str, port: int) -> str:
             connection.sendall(HELLO)
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
-        return f"no server answers ({error})"
+        return f"no server responds ({error})"
     return (
         ""
         if answer[3:4] == SETTINGS
-        else "a server other than Ray's (6379, unless `ray start --port` named another port) answers"
+        else "found a server other than Ray's (Ray's port is 6379, unless `ray start --port` sets another port)"
     )
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
-    """Connect to a cluster within the context, unless this process is already connected."""
+    """Connect to a cluster within the context, if this process is not yet connected."""
     import ray
 
     if ray.is_initialized():
@@ -133,11 +145,11 @@ def _connected(address: str) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except ConnectionError as error:
         raise UsageError(
-            f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, give --address "
-            f"HOST:PORT, or --address {ALONE} for one of this machine alone"
+            f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, use --address "
+            f"HOST:PORT, or use --address {ALONE} for a cluster of this machine only"
         ) from error
     except (RuntimeError, ValueError) as error:  # Python or Ray differ from the cluster's
-        raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_text(error)}") from error
+        raise UsageError(f"executor ray: the cluster at {address!r} refuses the connection: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, received)  # Ray installs its own handler
@@ -148,13 +160,13 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _needs(resources: JobResources) -> dict[str, float]:
-    """Return a process's resources: its jobs share a card and, in turns, the CPUs of one job."""
+    """Return the resources of one process, whose jobs share a GPU and run in turns."""
     needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
     return {name: amount for name, amount in needed.items() if amount}
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of jobs that fit on the whole cluster; raise UsageError if none fits."""
+    """Return how many jobs fit on the cluster; raise UsageError if none fits."""
     needs = _needs(resources)
     processes = sum(
         min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
@@ -162,8 +174,8 @@ def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
     if not processes:
         largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in needs}
         raise UsageError(
-            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process of {_amounts(needs)}; the "
-            f"maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
+            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process with {_amounts(needs)}; "
+            f"the maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
         )
     return processes * resources.in_turns
 
@@ -174,7 +186,14 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of Ray's list has other versions than `here`, or does not report them."""
+    """Raise UsageError if a machine of the cluster has other versions than `here`.
+
+    The error is also raised if a machine does not report its versions.
+
+    Args:
+        nodes: machines, as returned by `ray.nodes`.
+        here: versions on this machine.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -190,22 +209,22 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
         try:
             problems.append(unequal(here, ray.get(answer, timeout=0), host))
         except ray.exceptions.GetTimeoutError:
-            problems.append(f"{host} did not report within {LOOKS:.0f} s what is installed there")
+            problems.append(f"{host} did not report its versions within {LOOKS:.0f} s")
         except ray.exceptions.RayError as error:
-            problems.append(f"{host} cannot import fa_registry ({_text(error)}); install there what is installed here")
+            problems.append(
+                f"{host} cannot import fa_registry ({_text(error)}); install the same packages there as on this machine"
+            )
     if found := [problem for problem in problems if problem]:
         raise UsageError(f"executor ray: {'; '.join(found)}")
 
 
 def _text(error: BaseException) -> str:
-    """Return Ray's message in one line, without the ids that it lists."""
+    """Return the end of a Ray error message on one line, without the list of ids."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     return " ".join(lines[-2:])[:400]
 
 
 class _Actor(RemoteProcess):
-    """A batch in an actor: an idle actor, or a new one."""
-
     def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
         self._idle = idle
         self._process = idle.pop() if idle else _Process(resources)
@@ -230,8 +249,6 @@ class _Actor(RemoteProcess):
 
 
 class _Process:
-    """A local view of an actor: its handle, and its pending answers (that it began, and messages)."""
-
     def __init__(self, resources: JobResources):
         import ray
 
@@ -250,11 +267,10 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch; its answer is first, so that the start is known if a job ends the process."""
+        """Start a batch. Its result is read first, because a job may end the process."""
         self._answers.insert(0, self.handle.begin.remote(message))
 
     def reported(self) -> list[Message]:
-        """See RemoteProcess."""
         import ray
 
         ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
@@ -275,8 +291,6 @@ class _Process:
 
 
 class _Worker:
-    """The process itself, in the cluster."""
-
     def __init__(self) -> None:
         self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._asked = threading.Event()
@@ -293,7 +307,7 @@ class _Worker:
             self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
 
     def reported(self) -> list[Message]:
-        """Return all messages since the last call; wait for at least one."""
+        """Wait for at least one message; return all messages since the last call."""
         messages = [self._told.get()]
         while not self._told.empty():
             messages.append(self._told.get())

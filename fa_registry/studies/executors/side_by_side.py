@@ -1,7 +1,7 @@
-"""Executor that runs several jobs in turns in this process, so that one card works for all of them.
+"""Executor that runs several jobs in turns in this process, on one GPU.
 
-A job is a generator that yields when it has given work to the card. One thread runs all jobs: a job's numbers cannot depend on the
-jobs next to it, and two captures of a CUDA graph never overlap.
+A job is a generator that yields after it has submitted work to the GPU. One thread runs all jobs. Therefore the results of a job do
+not depend on the other jobs, and two captures of a CUDA graph never overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AT_WORK = object()
 
 
 class SideBySide(Executor):
-    """`at_once` jobs in turns, all in this process and with its number of CPU threads."""
+    """Executor with `at_once` jobs in turns, all in this process."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -36,7 +36,13 @@ class SideBySide(Executor):
 
 
 def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, tell: EventSink) -> None:
-    """Run work(job, stop, report) for every job, `count` at a time in turns; `tell` receives every event."""
+    """Call `work(job, stop, report)` for every job, with `count` jobs in turns.
+
+    Args:
+        work: generator function that runs one job; see Executor.run.
+        count: maximum number of simultaneous jobs.
+        `tell`: function that receives every event.
+    """
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}
     try:
@@ -62,7 +68,7 @@ def _reporter(index: int, tell: Callable[[JobEvent], None]) -> Callable[[Any], N
 
 
 def _step(steps: Generator[None, None, Any]) -> Any:
-    """Advance the job to its next yield; return its result, or AT_WORK if it has not ended."""
+    """Advance a job to its next yield; return its result, or AT_WORK if it continues."""
     try:
         next(steps)
     except StopIteration as finished:

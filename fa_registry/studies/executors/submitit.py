@@ -1,8 +1,8 @@
-"""Executor for submitit: jobs of a batch system, mainly Slurm.
+"""Executor for submitit: runs jobs in a batch system, mainly Slurm.
 
-The store decides what is trained, Slurm only where and when. A process writes its jobs' messages to a file in a folder that all
-machines share: `.fa_registry` in the current folder. It also checks there for a stop request. Running jobs continue when this
-process ends, and the same command finds them complete.
+The store determines what is trained; Slurm determines only where and when. All machines share the folder `.fa_registry` in the
+current folder. A process writes the messages of its jobs to a file in that folder, and checks that folder for a stop request.
+When this process ends, running jobs continue. If the user repeats the command, the complete runs are not trained again.
 """
 
 from __future__ import annotations
@@ -46,16 +46,22 @@ ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is ove
 
 
 class Submitit(Executor):
-    """Jobs of Slurm, or of processes on this machine that submitit starts; see docs/many-machines.md."""
+    """Executor for Slurm, or for processes that submitit starts on this machine.
+
+    See docs/many-machines.md.
+    """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return why it cannot run jobs: missing package, or an address that is no batch system's name."""
+        """Return the reasons why submitit cannot run the jobs, or an empty list.
+
+        Reasons are a missing package, or an unknown or unavailable batch system.
+        """
         found = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
-            found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
+            found.append(f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}")
         elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
             found.append(
-                f"address: there is no Slurm on this machine (no sbatch); --address {HERE} uses only this machine"
+                f"address: Slurm is not installed here (no command sbatch); --address {HERE} uses only this machine"
             )
         return found
 
@@ -71,7 +77,7 @@ class Submitit(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run each batch as a job of the batch system."""
+        """Run each batch as one job of the batch system."""
         import submitit
 
         submitit.core.logger.get_logger().handlers.clear()  # its handlers print on standard output
@@ -87,8 +93,6 @@ def _cluster(resources: JobResources) -> str:
 
 
 class _Submitted(RemoteProcess):
-    """A batch as one job of the batch system, with a separate folder."""
-
     def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
 
@@ -109,7 +113,7 @@ class _Submitted(RemoteProcess):
         try:
             self._job = executor.submit(_work, str(self._folder), message)
         except Exception as error:
-            raise UsageError(f"executor submitit: {_cluster(resources)} accepts no job: {error}") from error
+            raise UsageError(f"executor submitit: {_cluster(resources)} did not accept the job: {error}") from error
 
     def reported(self) -> list[Message]:
         gone = self._job.done()  # checked first: a process that ends in between may have written its last messages
@@ -119,7 +123,6 @@ class _Submitted(RemoteProcess):
         return messages
 
     def _messages(self) -> list[Message]:
-        """Return the new messages; an incomplete one is left for the next call."""
         found, path = [], self._folder / "told"
         if not path.exists():
             return found
@@ -164,7 +167,7 @@ def _work(folder: str, message: bytes) -> None:
 
 
 class _Asked:
-    """The stop check of a batch: a signal, or a file, whose existence is checked once per LOOKS seconds."""
+    """Stop check of a batch: true after a signal, or if a stop file exists."""
 
     def __init__(self, file: Path, asked: StopCheck):
         self._file, self._asked, self._next = file, asked, 0.0

@@ -476,7 +476,7 @@ def test_an_alignment_with_the_gradient_of_such_a_model_is_found(name):
     functions, measured = (0, 1) if name == "beside the option" else (1, 1)
     findings = found(text)
     assert [finding.code for finding in findings] == ["FA013"] * (functions + measured)
-    assert ".grad` of a model with a custom backward" in findings[-1].what
+    assert ".grad` of a model with a custom backward pass" in findings[-1].what
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -515,7 +515,9 @@ def test_too_many_ways_through_a_function_are_reported_and_not_tried():
     text = function(LINEAR, EXACT, TWO).replace(
         "        x, weight = ctx", f"        y = g\n{loops}        x, weight = ctx"
     )
-    assert [(one.code, one.what) for one in found(text)] == [("FA900", "nested too deeply for FA013 to check")]
+    assert [(one.code, one.what) for one in found(text)] == [
+        ("FA900", "rule FA013 cannot check the file, because its code is nested too deeply")
+    ]
 
 
 class Feedback(torch.autograd.Function):

@@ -91,7 +91,7 @@ def test_the_twin_holds_gamma_and_two_deviations_around_the_null(rich):
 
 def test_methods_without_a_null_are_left_out(rich, report):
     assert gamma_panel(groups(report), 100, report.cards) is None and gamma_panel((), 100, {}) is None
-    absent = (Reading(None, "no feedback to draw afresh"),) * 5
+    absent = (Reading(None, "no feedback that could be newly drawn"),) * 5
 
     def without(run):
         sites = {**run.record.measurements.sites, "gamma_null_mean": absent, "gamma_null_std": absent}
