@@ -20,7 +20,7 @@ from benchmarks.limit import ADAMW_TRANSFERS, FLOAT_BYTES, Shape, products
 from benchmarks.products import steps_of
 from benchmarks.timing import Spread, ratios
 from fa_registry.training import devices
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 SIDE, REPEATS = 8192, 10  # a block of a quarter of a GB fits into no cache
@@ -51,7 +51,7 @@ class Card:
 
 def measure_card(trainer: Trainer, steps: int, rounds: int, side: int = SIDE) -> Card:
     """trainer: of dfa on resmlp, in fp32. steps: a round."""
-    device, shape = trainer.task.device, shape_of(trainer.task)
+    device, shape = trainer.setup.device, shape_of(trainer.setup)
     taken = in_rounds({**_at_best(side, device), STEP: steps_of(trainer, steps)}, rounds, device)
     flop = sum(2 * rows * inner * columns * times for rows, inner, columns, times in products(shape))
     moved = ADAMW_TRANSFERS * FLOAT_BYTES * shape.parameters
@@ -62,7 +62,7 @@ def measure_card(trainer: Trainer, steps: int, rounds: int, side: int = SIDE) ->
     return Card(side, *(median(rates[name]) for name in (FP32, TF32, COPY)), flop, moved, median(floors), share)
 
 
-def shape_of(task: Task) -> Shape:
+def shape_of(task: RunSetup) -> Shape:
     """Of resmlp with dfa's feedback."""
     width, classes = task.feedback.matrix(1).shape
     inputs, batch = math.prod(task.card.image_shape), task.spec.recipe.batch_size

@@ -160,14 +160,14 @@ def _save_start(method: str, out: Path) -> None:
     import torch
 
     from fa_registry.training.checkpoint import save_tensors
+    from fa_registry.training.run_setup import build_setup
     from fa_registry.training.specs import parse_spec
-    from fa_registry.training.task import build_task
     from fa_registry.training.trainer import Trainer
 
     architecture = "resmlp" if methods.CATALOG.get(method).card.supports("resmlp") else "mlp"
     options = {"d_hidden": 16, "num_blocks": 2}
     chosen = {"method": method, "architecture": architecture, "dataset": "digits", "seed": 1, "epochs": 1}
-    trainer = Trainer(build_task(parse_spec({**chosen, "architecture_options": options}), torch.device("cpu")))
+    trainer = Trainer(build_setup(parse_spec({**chosen, "architecture_options": options}), torch.device("cpu")))
     save_tensors(out / f"{method}.drawn.safetensors", trainer.state())
     trainer.run_epoch()
     save_tensors(out / f"{method}.early.safetensors", trainer.early.tensors)
@@ -235,12 +235,12 @@ def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -
     As an audit replays: the way begins at the tensors that this configuration draws.
     """
     from fa_registry.training.checkpoint import load_tensors
-    from fa_registry.training.replay_from_seed import deviation, difference_text
+    from fa_registry.training.replay_from_seed import deviation, relative_difference
 
     for method in methods.CATALOG.names():
         recorded, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
         drawn, reached = (load_tensors(here / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
-        values = {"draws": max(difference_text(recorded[name], tensor) for name, tensor in drawn.items())}
+        values = {"draws": max(relative_difference(recorded[name], tensor) for name, tensor in drawn.items())}
         for part in ("network", "feedback"):
             names = [name for name in reached if name.startswith(f"{part}.")]
             error, moves = deviation(names, early, reached, drawn)

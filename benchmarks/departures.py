@@ -26,8 +26,8 @@ from fa_registry.records import Scalar
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import accuracy, measure
 from fa_registry.training.probe_context import credits_under
+from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 
 SEED, EPOCHS, MAP_EPOCHS = 42, 100, 20
@@ -39,14 +39,14 @@ SMALL: dict[str, dict[str, Scalar]] = {
 Figures = dict[str, float | str]
 
 
-def task_of(method: str, architecture: str = "resmlp", epochs: int = EPOCHS, **changes: Any) -> Task:
+def task_of(method: str, architecture: str = "resmlp", epochs: int = EPOCHS, **changes: Any) -> RunSetup:
     fields = {"method": method, "architecture": architecture, "dataset": "digits", "seed": SEED, "epochs": epochs}
-    return build_task(
+    return build_setup(
         parse_spec({**fields, "architecture_options": SMALL[architecture], **changes}), torch.device("cpu")
     )
 
 
-def trained(task: Task) -> Task:
+def trained(task: RunSetup) -> RunSetup:
     """The task when all its epochs are trained."""
     trainer = Trainer(task)
     for _ in range(task.spec.epochs):
@@ -61,19 +61,19 @@ def changed(method: Method, **card: Any) -> Method:
     return copied
 
 
-def scale_of_epsilon(published: Task) -> Figures:
+def scale_of_epsilon(published: RunSetup) -> Figures:
     """fa with ε in the units of the mean loss, as published, and of the sum, as it was here."""
     task = task_of("fa")
     other = trained(dataclasses.replace(task, method=changed(task.method, credit_scale="sum")))
     return {**_named("mean", published), **_named("sum", other)}
 
 
-def _named(what: str, task: Task) -> Figures:
+def _named(what: str, task: RunSetup) -> Figures:
     found = measure(task).scalars
     return {f"growth_{what}": found["growth_max"].value, f"accuracy_{what}": found["accuracy"].value}
 
 
-def site_of_gamma(task: Task) -> Figures:
+def site_of_gamma(task: RunSetup) -> Figures:
     """Γ of fa at the last block, where its credit acts and one site earlier, and the means over blocks."""
     found = measure(task)
     return {
@@ -84,7 +84,7 @@ def site_of_gamma(task: Task) -> Figures:
     }
 
 
-def clamped_cosine(task: Task) -> Figures:
+def clamped_cosine(task: RunSetup) -> Figures:
     """The cosine of every sample's gradient with itself at site L, by torch's function on the mean loss's float32 gradients.
 
     And of the same gradients at the published length of dfa's on CIFAR-10, which the digits' do not come down to.
@@ -111,7 +111,7 @@ def published_norm() -> float:
     return next(one["value"] for one in next(rows)["figures"] if one["method"] == "dfa")
 
 
-def precision_of_gamma(task: Task) -> Figures:
+def precision_of_gamma(task: RunSetup) -> Figures:
     """The largest change of a sample's cosine, dfa at site L, when it is multiplied in float32 instead of float64."""
     look = seen(task)
     credit, gradient = credits_under(task, task.feedback, look)[-1], look.single.gradients[-1]
@@ -121,13 +121,13 @@ def precision_of_gamma(task: Task) -> Figures:
     return {"largest": gap[gap.isfinite()].max().item()}
 
 
-def medians(task: Task) -> Figures:
+def medians(task: RunSetup) -> Figures:
     """The median over an even batch of ‖g_L‖, the lower of the two middle ones and their midpoint."""
     norms = seen(task).single.gradients[-1].norm(dim=1)
     return {"ratio": float(np.median(norms.double().numpy()) / norms.median().item()), "samples": len(norms)}
 
 
-def reduction(task: Task) -> Figures:
+def reduction(task: RunSetup) -> Figures:
     """‖g_L‖ of the same samples in a quarter of the batch, over that in the whole: of the summed loss and of the mean."""
     images, labels = task.eval_batch
     large, small = len(labels), len(labels) // 4
@@ -139,7 +139,7 @@ def reduction(task: Task) -> Figures:
     return {"large": large, "small": small, "by_sum": by_sum, "by_mean": by_sum * large / small}
 
 
-def whole_test_set(task: Task) -> Figures:
+def whole_test_set(task: RunSetup) -> Figures:
     images, labels = task.splits.test_images, task.splits.test_labels
     few = task.eval_batch
     return {
@@ -185,7 +185,7 @@ def expanded_to_tokens() -> Figures:
     return {"error": "none"}
 
 
-def norm_while_measuring(task: Task) -> Figures:
+def norm_while_measuring(task: RunSetup) -> Figures:
     """How far a sample's logits move, small_resnet, when a quarter of its batch is there: in eval mode and in training mode."""
     images, found = task.eval_batch[0], {}
     for mode in ("eval", "train"):
@@ -200,14 +200,14 @@ def _gap(one: Tensor, other: Tensor) -> float:
     return ((one - other).norm() / one.norm()).item()
 
 
-def statistics_moved_twice(ours: Task) -> Figures:
+def statistics_moved_twice(ours: RunSetup) -> Figures:
     """small_resnet under dfa when every batch passes once more, without a graph, before the step, as the published loop has it."""
     task = task_of("dfa", "small_resnet", MAP_EPOCHS)
 
     class Twice(Trainer):
         def step(self, images: Tensor, labels: Tensor) -> Any:
             with torch.no_grad():
-                self.task.network(images)
+                self.setup.network(images)
             return super().step(images, labels)
 
     trainer = Twice(task)
@@ -233,7 +233,7 @@ def frozen_norms() -> Figures:
     return {"accuracy_rest": _accuracy(at_rest), "accuracy_following": _accuracy(task)}
 
 
-def _accuracy(task: Task) -> float:
+def _accuracy(task: RunSetup) -> float:
     return accuracy(task.network, task.splits.test_images, task.splits.test_labels)
 
 
@@ -272,11 +272,11 @@ def rules() -> Figures:
     }
 
 
-def seen(task: Task) -> ForwardBackward:
+def seen(task: RunSetup) -> ForwardBackward:
     return diagnostics.run_forward_backward(task.network, *task.eval_batch)
 
 
-def _hidden(task: Task, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+def _hidden(task: RunSetup, images: Tensor) -> tuple[Tensor, list[Tensor]]:
     with eval_mode(task.network):
         return task.network(images, return_hidden=True)
 
@@ -287,7 +287,7 @@ def measured() -> Mapping[str, Figures]:
         bp, fa, dfa = (trained(task_of(method)) for method in ("bp", "fa", "dfa"))
         fitted = trained(task_of("bp", dataset="digits_centred", architecture_options={"d_hidden": 256}))
         maps = trained(task_of("dfa", "small_resnet", MAP_EPOCHS))
-        on: Mapping[Callable[..., Figures], tuple[Task, ...]] = {
+        on: Mapping[Callable[..., Figures], tuple[RunSetup, ...]] = {
             scale_of_epsilon: (fa,),
             site_of_gamma: (fa,),
             clamped_cosine: (fitted,),

@@ -28,8 +28,8 @@ from benchmarks.timing import Spread, by_the_clock, on_cores, ratios
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.training import TrainingJob, training_steps
 
@@ -94,7 +94,7 @@ def measure_end_to_end(rounds: int = ROUNDS, images: int = IMAGES) -> EndToEnd:
     with ExitStack() as stack:
         stack.enter_context(on_cores(CORES))
         store = f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/mlflow.db"
-        published = PublishedEpoch(build_task(specs[0], torch.device("cpu")), images)
+        published = PublishedEpoch(build_setup(specs[0], torch.device("cpu")), images)
         jobs = [study_job(spec, store) for spec in specs[:CORES]]
         jobs.append(study_job(specs[CORES], store, threads=CORES))
         *single, threaded = [stack.enter_context(_at_work(job)) for job in jobs]

@@ -33,8 +33,8 @@ from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import run_to_completion, train_epochs
 from fa_registry.training.measuring import measure
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "gpu.json"
@@ -91,9 +91,9 @@ def measure_gpu(
     """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. side: see Card. how: of project."""
 
     def trainer(**change: Any) -> Trainer:
-        return Trainer(build_task(parse_spec({**base, **change, "device": device.type}), device))
+        return Trainer(build_setup(parse_spec({**base, **change, "device": device.type}), device))
 
-    limits = {name: Limit.of(trainer(**change).task) for name, change in NETWORKS.items()}
+    limits = {name: Limit.of(trainer(**change).setup) for name, change in NETWORKS.items()}
     names = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports(base["architecture"])]
     trainers = {name: trainer(method=name) for name in names}
     timed = {name: steps_of(one, steps) for name, one in trainers.items()}
@@ -103,8 +103,8 @@ def measure_gpu(
         measure_card(trainer(), steps, rounds, side),
         seconds(lambda: run_to_completion(train_epochs(trainer(), Silent())), device),
         _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
-        ratio(published_card.steps(trainer().task, steps), timed["dfa"], rounds, device),
-        ratio(published_card.epoch(trainer().task), _epoch(trainer()), rounds, device),
+        ratio(published_card.steps(trainer().setup, steps), timed["dfa"], rounds, device),
+        ratio(published_card.epoch(trainer().setup), _epoch(trainer()), rounds, device),
         against_bp,
         {name: limit.share(steps, rounds) for name, limit in limits.items()},
         {name: limit.flop / 1e9 for name, limit in limits.items()},
@@ -127,7 +127,7 @@ def _epoch(trainer: Trainer) -> Work:
 
     def run() -> None:
         trainer.run_epoch()
-        measure(trainer.task)
+        measure(trainer.setup)
 
     return run
 

@@ -52,8 +52,8 @@ class Operations(TorchDispatchMode):
 
 def operations(trainer: Trainer) -> Counter[str]:
     """Of one step after the first, augmentation and sums included: name → how often."""
-    batch = torch.arange(trainer.task.spec.recipe.batch_size)
-    train_mode(trainer.task.network)
+    batch = torch.arange(trainer.setup.spec.recipe.batch_size)
+    train_mode(trainer.setup.network)
     trainer._advance(batch)
     with Operations() as seen:
         trainer._advance(batch)

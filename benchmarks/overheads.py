@@ -14,7 +14,7 @@ from fa_registry import diagnostics
 from fa_registry.records import Measurements
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import accuracy, measure
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 ROUNDS = 9
@@ -68,7 +68,7 @@ def measure_overheads(rounds: int = ROUNDS) -> list[Overhead]:
     ]
 
 
-def _overhead(name: str, task: Task, steps: int, timed_steps: int, rounds: int) -> Overhead:
+def _overhead(name: str, task: RunSetup, steps: int, timed_steps: int, rounds: int) -> Overhead:
     trainer = Trainer(task)
     losses = trainer.run_epoch()
     measured = measure(task)
@@ -93,7 +93,7 @@ def _overhead(name: str, task: Task, steps: int, timed_steps: int, rounds: int) 
 
 def _parts(trainer: Trainer) -> dict:
     """What is timed: an epoch's steps, measuring, and its parts."""
-    task = trainer.task
+    task = trainer.setup
     images, labels = task.eval_batch
     seen = _observe(task, double=True)
     return {
@@ -106,7 +106,7 @@ def _parts(trainer: Trainer) -> dict:
     }
 
 
-def _observe(task: Task, double: bool) -> diagnostics.Observation:
+def _observe(task: RunSetup, double: bool) -> diagnostics.Observation:
     """The passes alone. dfa's credits are left out: five small products."""
     return diagnostics.observe(task.network, *task.eval_batch, exact=task.exact_sites, double=double)
 

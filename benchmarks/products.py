@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.clock import Work, ratio
 from benchmarks.timing import Spread
 from fa_registry.training.controls import train_mode
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 DENSE = ("mm", "addmm", "bmm", "baddbmm", "linear", "_linear_pointwise", "convolution", "convolution_backward")
@@ -53,7 +53,7 @@ class Limit:
     flop: int
 
     @classmethod
-    def of(cls, task: Task) -> Limit:
+    def of(cls, task: RunSetup) -> Limit:
         step, watcher = _plain_step(Trainer(task)), StepProducts()
         step()  # allocates and chooses kernels
         with watcher:
@@ -69,21 +69,21 @@ class Limit:
             for _ in range(steps):
                 self.products()
 
-        return ratio(products, steps_of(self.trainer, steps), rounds, self.trainer.task.device)
+        return ratio(products, steps_of(self.trainer, steps), rounds, self.trainer.setup.device)
 
 
 def steps_of(trainer: Trainer, count: int) -> Callable[[], None]:
     """So many steps as an epoch takes them, captured where they are."""
-    size, samples = trainer.task.spec.recipe.batch_size, len(trainer.task.splits.train_labels)
-    order = (torch.arange(count * size) % samples).to(trainer.task.device)
+    size, samples = trainer.setup.spec.recipe.batch_size, len(trainer.setup.splits.train_labels)
+    order = (torch.arange(count * size) % samples).to(trainer.setup.device)
     return lambda: trainer.train_batch(order.split(size))
 
 
 def _plain_step(trainer: Trainer) -> Work:
     """On the first batch, never captured."""
-    splits, size = trainer.task.splits, trainer.task.spec.recipe.batch_size
+    splits, size = trainer.setup.splits, trainer.setup.spec.recipe.batch_size
     images = splits.augment(splits.train_images[:size], trainer.generators["augmentation"])
-    train_mode(trainer.task.network)
+    train_mode(trainer.setup.network)
     return lambda: trainer.step(images, splits.train_labels[:size])
 
 

@@ -28,7 +28,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.studies.study_variants import StudyVariant
 from fa_registry.training.devices import CHOICES, gpu_name, resolve
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.task import Task, build_task_from_splits
+from fa_registry.training.run_setup import RunSetup, build_setup_from_splits
 from fa_registry.training.trainer import Trainer
 
 STUDY, PIXELS, REPLICAS, STEPS = "paper-full", "cifar_shaped", 8, 50
@@ -112,23 +112,23 @@ def _kind(spec: RunSpec) -> str:
     return dataclasses.replace(spec, seed=0, penalty=float(spec.penalty > 0)).identity
 
 
-def _loader(device: torch.device, twin: StudyVariant) -> Callable[[RunSpec], Task]:
+def _loader(device: torch.device, twin: StudyVariant) -> Callable[[RunSpec], RunSetup]:
     """Makes tasks on the twin's data sets; each is loaded once, for all seeds."""
     loaded: dict[str, tuple[DatasetCard, Splits]] = {}
 
-    def load(spec: RunSpec) -> Task:
+    def load(spec: RunSpec) -> RunSetup:
         name = twin.dataset(spec.dataset)
         if name not in loaded:
             dataset = datasets.get(name)
             loaded[name] = dataset.card, dataset.load(device, None, 0)
-        return build_task_from_splits(spec, device, *loaded[name])
+        return build_setup_from_splits(spec, device, *loaded[name])
 
     return load
 
 
-def _time(spec: RunSpec, runs: int, load: Callable[[RunSpec], Task], replicas: int, steps: int) -> Kind:
+def _time(spec: RunSpec, runs: int, load: Callable[[RunSpec], RunSetup], replicas: int, steps: int) -> Kind:
     trainers = [Trainer(load(dataclasses.replace(spec, seed=seed))) for seed in range(replicas)]
-    task, work = trainers[0].task, in_turns(trainers, steps)
+    task, work = trainers[0].setup, in_turns(trainers, steps)
     work()  # warms up and captures
     first = measure(task)
     per_epoch = math.ceil(datasets.get(spec.dataset).card.train_samples / spec.recipe.batch_size)

@@ -8,10 +8,10 @@ from torch import Tensor
 from benchmarks.clock import Work
 from benchmarks.published_epoch import accuracy, layers
 from benchmarks.published_loop import PublishedLoop
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 
 
-def steps(task: Task, count: int) -> Work:
+def steps(task: RunSetup, count: int) -> Work:
     """So many, on the first batch, augmented once."""
     loop, size = PublishedLoop(task), task.spec.recipe.batch_size
     images = task.splits.augment(task.splits.train_images[:size], torch.Generator(task.device))
@@ -23,7 +23,7 @@ def steps(task: Task, count: int) -> Work:
     return run
 
 
-def epoch(task: Task) -> Work:
+def epoch(task: RunSetup) -> Work:
     """Trains on all samples, then evaluates the test set and looks at every layer, as benchmarks.published_epoch does."""
     loop, splits, size = PublishedLoop(task), task.splits, task.spec.recipe.batch_size
     draw = torch.Generator(task.device)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from benchmarks.pil_images import PilImages
 from benchmarks.published_loop import PublishedLoop
 from fa_registry.datasets.cifar_shaped import PER_TEST
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 
 WORKERS = 2
 
@@ -33,7 +33,7 @@ class Layer:
 class PublishedEpoch:
     """Whole epochs of the network of a dfa `task`, which stays as it is. images: of an epoch; a fifth as many test it."""
 
-    def __init__(self, task: Task, images: int):
+    def __init__(self, task: RunSetup, images: int):
         size = task.spec.recipe.batch_size
         self.loop, self.eval_batch = PublishedLoop(task), task.eval_batch
         self.train = _loader(PilImages(images), size, shuffle=True)

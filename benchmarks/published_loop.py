@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 
 EPS = 1e-6  # of norm(c) = c / (rms over features + eps), as in the recipe
 
@@ -26,7 +26,7 @@ class PublishedLoop:
     which shows how much of the difference is the layer's and the optimizer's, and how much the order of the work.
     """
 
-    def __init__(self, task: Task, fused: bool = False, our_layer: bool = False):
+    def __init__(self, task: RunSetup, fused: bool = False, our_layer: bool = False):
         self.network = copy.deepcopy(task.network).train()
         if not our_layer:
             _use_torch_linear(self.network)

@@ -20,8 +20,8 @@ from fa_registry.diagnostics import run_forward_backward
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.reference import EVERY, SAMPLES, checked
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "reference_check.json"
@@ -31,8 +31,8 @@ MOST = 0.02  # of a run, issue 31
 
 def share() -> dict[str, float]:
     """Return the CPU seconds of an epoch and of a check, and the share of a run that the checks take."""
-    trainer = Trainer(build_task(parse_spec(DIGITS), torch.device("cpu")))
-    task = trainer.task
+    trainer = Trainer(build_setup(parse_spec(DIGITS), torch.device("cpu")))
+    task = trainer.setup
 
     def epoch() -> None:
         trainer.run_epoch()

@@ -20,7 +20,7 @@ from benchmarks.stacked import StackedDfa
 from benchmarks.timing import Spread
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.task import build_task, with_defaults
+from fa_registry.training.run_setup import build_setup, with_defaults
 from fa_registry.training.trainer import Trainer
 
 STEPS_A_GRAPH = 8
@@ -32,7 +32,7 @@ def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds:
     """Way → microseconds a step of a run. make: seed → a fresh trainer of dfa on resmlp. steps: a round, of every run."""
     alone, unrolled = make(0), Unrolled(make(0), STEPS_A_GRAPH)
     turns, stacked = [make(seed) for seed in range(count)], StackedDfa([make(seed) for seed in range(count)])
-    device, blocks = alone.task.device, max(1, steps // STEPS_A_GRAPH)
+    device, blocks = alone.setup.device, max(1, steps // STEPS_A_GRAPH)
     rows = count * stacked.size
     order = (torch.arange(steps * rows) % len(stacked.splits.train_labels)).to(device)
     ways: dict[str, tuple[Work, int]] = {
@@ -50,7 +50,7 @@ def on_a_core(width: int, count: int = 4, steps: int = 8, rounds: int = 7) -> di
     def make(seed: int) -> Trainer:
         options = {"d_hidden": width, "num_blocks": 4}
         spec = RunSpec("dfa", "resmlp", "digits", seed, epochs=100, architecture_options=options)
-        return Trainer(build_task(with_defaults(spec), torch.device("cpu")))
+        return Trainer(build_setup(with_defaults(spec), torch.device("cpu")))
 
     with pinned_threads(1):
         return compare_ways(make, count, steps, rounds)
@@ -78,14 +78,14 @@ class Unrolled:
 
     def __init__(self, trainer: Trainer, count: int):
         self.trainer, self.count = trainer, count
-        self.size = trainer.task.spec.recipe.batch_size
+        self.size = trainer.setup.spec.recipe.batch_size
         self._advance = trainer._advance
         trainer._advance = self._many
 
     def steps(self, turns: int) -> Work:
         """`count` steps, so many times."""
         rows = self.count * self.size
-        order = (torch.arange(turns * rows) % len(self.trainer.task.splits.train_labels)).to(self.trainer.task.device)
+        order = (torch.arange(turns * rows) % len(self.trainer.setup.splits.train_labels)).to(self.trainer.setup.device)
         return lambda: self.trainer.train_batch(order.split(rows))
 
     def _many(self, batch: torch.Tensor) -> None:

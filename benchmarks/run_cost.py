@@ -17,8 +17,8 @@ from benchmarks.clock import seconds
 from fa_registry.records import RunSpec
 from fa_registry.training.loop import EpochRow, run_to_completion, train_epochs
 from fa_registry.training.measuring import measure
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.training import TrainingJob, training_steps
 
@@ -40,7 +40,7 @@ class Silent:
 
 def run_cost(device: torch.device, epochs: int, rounds: int = ROUNDS) -> float:
     """Seconds, median over the rounds, of a run of so many epochs: dfa on resmlp. Only four and more capture both batch sizes."""
-    bare = _bare(Trainer(build_task(_spec(0, epochs, device), device)))
+    bare = _bare(Trainer(build_setup(_spec(0, epochs, device), device)))
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(rounds + 1):
@@ -62,6 +62,6 @@ def _bare(trainer: Trainer) -> Callable[[], object]:
 
     def run() -> object:
         trainer.epoch = 0
-        return run_to_completion(train_epochs(trainer, Silent(), resumed=EpochRow(0, measure(trainer.task))))
+        return run_to_completion(train_epochs(trainer, Silent(), resumed=EpochRow(0, measure(trainer.setup))))
 
     return run

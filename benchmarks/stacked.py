@@ -23,7 +23,7 @@ class StackedDfa:
     """
 
     def __init__(self, trainers: Sequence[Trainer]):
-        tasks = [trainer.task for trainer in trainers]
+        tasks = [trainer.setup for trainer in trainers]
         first = tasks[0]
         self.splits, self.replicas, self.blocks = first.splits, len(tasks), first.blocks
         self.size, self.credit_norm = first.spec.recipe.batch_size, first.spec.recipe.credit_norm

@@ -74,7 +74,7 @@ def measure_steps(rounds: int = ROUNDS, calls: int = CALLS) -> StepTimes:
 def our_step(trainer: Trainer, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
     """A step with what run_epoch does around it, so that reporting the loss is in both sides of the comparison."""
     totals = torch.zeros(3, dtype=torch.float64)
-    trainer.task.network.train()
+    trainer.setup.network.train()
 
     def step() -> None:
         sums = trainer.step(images, labels)

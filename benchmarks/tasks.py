@@ -12,7 +12,7 @@ from fa_registry.datasets._transform import random_crop_and_flip
 from fa_registry.datasets.base import Splits
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.training.task import Task, build_task, build_task_from_splits, with_defaults
+from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits, with_defaults
 
 SEED = 42
 EPOCHS = 100
@@ -22,12 +22,12 @@ CIFAR_CARD = cifar_shaped.PLUGIN.card
 PADDING = cifar10.PLUGIN.transform.padding
 
 
-def digits_task(method: str) -> Task:
+def digits_task(method: str) -> RunSetup:
     """The digits study's own task: 12×12 inputs, 1,437 training samples, D = 256, L = 4."""
-    return build_task(_spec(method, "digits"), CPU)
+    return build_setup(_spec(method, "digits"), CPU)
 
 
-def cifar_task(method: str, train_samples: int, test_samples: int, precision: str = "fp32") -> Task:
+def cifar_task(method: str, train_samples: int, test_samples: int, precision: str = "fp32") -> RunSetup:
     """CIFAR's shape, D = 256, L = 4, with as many samples as asked for; training images come padded for `augment`."""
     spec = replace(_spec(method, CIFAR_CARD.name), precision=precision)
     draw = generator(SEED, "data_order")
@@ -40,7 +40,7 @@ def cifar_task(method: str, train_samples: int, test_samples: int, precision: st
         augment=partial(random_crop_and_flip, size=CIFAR_CARD.image_shape[1]),
         digest="none",
     )
-    return build_task_from_splits(spec, CPU, CIFAR_CARD, splits)
+    return build_setup_from_splits(spec, CPU, CIFAR_CARD, splits)
 
 
 def _spec(method: str, dataset: str) -> RunSpec:

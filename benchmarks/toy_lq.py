@@ -30,7 +30,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.training import finished_run
 
@@ -79,7 +79,7 @@ def curve(tracker: MlflowTracker, spec: RunSpec) -> dict[str, Any]:
 
 
 def steps_per_epoch(spec: RunSpec) -> int:
-    samples = len(build_task(spec, torch.device("cpu")).splits.train_labels)
+    samples = len(build_setup(spec, torch.device("cpu")).splits.train_labels)
     return -(-samples // spec.recipe.batch_size)
 
 
@@ -96,9 +96,9 @@ def step_times(specs: Mapping[str, RunSpec]) -> dict[str, float]:
     with pinned_threads(1):
         steps = {}
         for name, spec in specs.items():
-            trainer = Trainer(build_task(spec, torch.device("cpu")))
+            trainer = Trainer(build_setup(spec, torch.device("cpu")))
             batch = slice(0, spec.recipe.batch_size)
-            images, labels = trainer.task.splits.train_images[batch], trainer.task.splits.train_labels[batch]
+            images, labels = trainer.setup.splits.train_images[batch], trainer.setup.splits.train_labels[batch]
             steps[name] = lambda trainer=trainer, images=images, labels=labels: trainer.step(images, labels)
         seconds = interleaved(steps, ROUNDS, CALLS)
     return {name: 1e3 * median(values) for name, values in seconds.items()}

@@ -13,7 +13,7 @@ from fa_registry.tracking.schema import metrics
 from fa_registry.tracking.writer import FLUSH_SECONDS, RunWriter
 from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.measuring import with_conventions
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 RUNS = 3  # the medians are reported: the first pays for an empty database
@@ -28,7 +28,7 @@ class TrackingCost:
     seconds_per_run: float
 
 
-def measure_tracking(task: Task, row: EpochRow, epochs: int, epoch_seconds: float) -> TrackingCost:
+def measure_tracking(task: RunSetup, row: EpochRow, epochs: int, epoch_seconds: float) -> TrackingCost:
     """Write `row` as every epoch of a run, flushed as often as one with epochs of `epoch_seconds` would be."""
     trainer = Trainer(task)
     with tempfile.TemporaryDirectory() as folder:
@@ -42,8 +42,8 @@ def measure_tracking(task: Task, row: EpochRow, epochs: int, epoch_seconds: floa
 
 def _one_run(tracker: MlflowTracker, trainer: Trainer, row: EpochRow, epochs: int, flush_every: int) -> TrackingCost:
     marks = [time.perf_counter()]
-    writer = RunWriter(tracker, trainer.task)
-    writer.start(trainer.task.network)
+    writer = RunWriter(tracker, trainer.setup)
+    writer.start(trainer.setup.network)
     marks.append(time.perf_counter())
     for epoch in range(1, epochs + 1):
         writer.on_epoch(
@@ -53,7 +53,7 @@ def _one_run(tracker: MlflowTracker, trainer: Trainer, row: EpochRow, epochs: in
             writer.flush()
     writer.flush()
     marks.append(time.perf_counter())
-    writer.complete(TrainingOutcome("complete", epochs, with_conventions(row.measurements, trainer.task)))
+    writer.complete(TrainingOutcome("complete", epochs, with_conventions(row.measurements, trainer.setup)))
     marks.append(time.perf_counter())
     opening, series, closing = (after - before for before, after in zip(marks, marks[1:], strict=False))
     return TrackingCost(points_of(row), series / epochs, opening + closing)

@@ -23,8 +23,8 @@ from benchmarks.timing import interleaved, on_cores
 from benchmarks.verb_cost import Cost, cost_of
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "whole_replays.json"
@@ -51,7 +51,7 @@ class Found:
 
 def recording_share() -> float:
     """Return the digest's share of an epoch: of its training, its measuring and its digest."""
-    trainer = Trainer(build_task(parse_spec(DIGITS), torch.device("cpu")))
+    trainer = Trainer(build_setup(parse_spec(DIGITS), torch.device("cpu")))
 
     def digest() -> None:
         trainer.chain.stage(trainer.training_state())
@@ -59,7 +59,7 @@ def recording_share() -> float:
 
     def epoch() -> None:
         trainer.run_epoch()
-        measure(trainer.task)
+        measure(trainer.setup)
 
     with pinned_threads(1):
         seconds = interleaved({"digest": digest, "epoch": epoch}, ROUNDS)

@@ -59,7 +59,7 @@ MOST_EPOCHS = 1_000_000  # length of the longest series
 MOST_SAMPLES = 2**40
 MOST_DRAWS = 1_000  # draws of the feedback for one null
 MOST_BATCH = 1_000_000
-# Fields of a run's specification. training.task checks the options before it initialises a network or feedback.
+# Fields of a run's specification. training.run_setup checks the options before it initialises a network or feedback.
 SPEC: Mapping[str, Is] = {"seed": is_whole, "epochs": Within(0, MOST_EPOCHS)}
 RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
 CONVENTIONS: Mapping[str, Is] = {

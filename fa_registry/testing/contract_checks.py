@@ -19,7 +19,7 @@ from fa_registry.testing.small_networks import SAMPLES, NetworkCase, Setting, dr
 from fa_registry.token_axes import features, sum_over_positions
 from fa_registry.training.checkpoint import load_into, save_tensors
 from fa_registry.training.credit_check import NEARLY_BP, changed_weights
-from fa_registry.training.task import network_shape
+from fa_registry.training.run_setup import network_shape
 
 AUTOGRAD_TOLERANCE = 1e-10  # the same float64 sums in two different orders
 SITE_TOLERANCE = 1e-11  # float64 rounding that a method with twenty or more passes accumulates

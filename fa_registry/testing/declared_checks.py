@@ -22,7 +22,7 @@ from fa_registry.testing.contract_checks import AUTOGRAD_TOLERANCE, SITE_TOLERAN
 from fa_registry.testing.outcomes import CheckOutcome, failed, inapplicable, passed, relative_error, within
 from fa_registry.testing.small_networks import CLASSES, NetworkCase, Setting, draw_feedback, linear_case
 from fa_registry.training.method_calls import credits_and_states_of, frozen_weights
-from fa_registry.training.task import network_shape
+from fa_registry.training.run_setup import network_shape
 
 SIGN_STEPS = 20
 RATE, DECAY, DECAY_STEPS = 0.05, 1.0, 20

@@ -22,8 +22,8 @@ from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import derive, generator, undrawn
 from fa_registry.token_axes import mean_over_positions
 from fa_registry.training.method_calls import compute_credits, update_feedback
+from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import OutputError, StepSums, backprop_step, local_credit_step
-from fa_registry.training.task import network_shape
 
 IMAGE_SHAPE = (3, 8, 8)
 CLASSES = 5

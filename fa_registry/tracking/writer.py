@@ -25,8 +25,8 @@ from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.epoch_chain import OLDER_FILE
 from fa_registry.training.loop import EpochRow, TrainingOutcome
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.specs import run_name, setting_label
-from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_epochs
 
@@ -112,7 +112,7 @@ class RunWriter:
     def __init__(
         self,
         tracker: Tracker,
-        task: Task,
+        setup: RunSetup,
         study: str = "",
         study_run: str = "",
         adopt: str = "",
@@ -123,14 +123,14 @@ class RunWriter:
         open_end: bool = False,
     ):
         self._tracker = tracker
-        self._task = task
+        self._task = setup
         self._keep = keep
-        self._shown = schema.shown_epochs(task.spec.epochs, keep.points)
-        self._kept_after = kept_epochs(keep.states, task.spec.epochs)
+        self._shown = schema.shown_epochs(setup.spec.epochs, keep.points)
+        self._kept_after = kept_epochs(keep.states, setup.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
-        self._sealed = {**task.sealed, **({"conformance": dict(conformance)} if conformance else {})}
+        self._sealed = {**setup.sealed, **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = process_ownership.create_temp_dir("fa_registry-run-")
         self._study = study
@@ -143,7 +143,7 @@ class RunWriter:
         self._flushed = time.monotonic()
         self._resumed_from = 0
         self.rows: list[EpochRow] = []
-        spec = task.spec
+        spec = setup.spec
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_ownership.process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
@@ -184,15 +184,15 @@ class RunWriter:
         Args:
             initial: network before the first step; None for an adopted run.
         """
-        task = self._task
-        self._tracker.log_dataset(self.run_id, _dataset(task))
-        (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
+        setup = self._task
+        self._tracker.log_dataset(self.run_id, _dataset(setup))
+        (self._folder / schema.SPEC).write_text(jsonio.pretty(setup.spec), encoding="utf-8")
         if initial is not None:
             self._sealed["initial_weights"] = content_digest(initial.state_dict())
         if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
-        for name, tensors in task.files.items():
+        for name, tensors in setup.files.items():
             save_tensors(self._folder / name, tensors)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
@@ -310,11 +310,11 @@ class RunWriter:
 
         The files are the final weights, the series, the measurements and the provenance.
         """
-        task, folder = self._task, self._folder
+        setup, folder = self._task, self._folder
         if self.claim:
             self.claim.check()
-        save_tensors(folder / schema.FINAL, task.network.state_dict())
-        if task.has_feedback:
+        save_tensors(folder / schema.FINAL, setup.network.state_dict())
+        if setup.has_feedback:
             self._write_feedback()  # the run may have changed a learned feedback state
         write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
@@ -393,14 +393,14 @@ class RunWriter:
         return f"Run {self.run_id} stays RUNNING until the next command closes this run"
 
     def _write_feedback(self) -> None:
-        task = self._task
-        state = task.feedback.state_dict()
+        setup = self._task
+        state = setup.feedback.state_dict()
         if not state or (self._origin and not self._origin.feedback):
             return
         digest = save_tensors(self._folder / schema.FEEDBACK, state)
         card = {
-            "method": task.spec.method,
-            **(self._origin.feedback_card if self._origin else task.drawn),
+            "method": setup.spec.method,
+            **(self._origin.feedback_card if self._origin else setup.drawn),
             "sha256": digest,
             "tensors": {name: list(value.shape) for name, value in state.items()},
         }
@@ -420,15 +420,15 @@ class RunWriter:
         }
 
     def _provenance(self, outcome: TrainingOutcome, digests: dict[str, str]) -> dict[str, Any]:
-        task = self._task
+        setup = self._task
         return {
-            **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(task.device)),
-            "dataset_digest": task.splits.digest,
-            "parameters": parameter_count(task.network),
+            **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(setup.device)),
+            "dataset_digest": setup.splits.digest,
+            "parameters": parameter_count(setup.network),
             "epochs_run": outcome.epochs,
             "resumed_from": self._resumed_from,
             "stepping": outcome.stepping,
-            "eval_indices": list(range(len(task.eval_batch[1]))),
+            "eval_indices": list(range(len(setup.eval_batch[1]))),
             "points": self._keep.points,
             **self._sealed,
             "digests": digests,
@@ -436,11 +436,11 @@ class RunWriter:
         }
 
 
-def _dataset(task: Task) -> DatasetReference:
+def _dataset(setup: RunSetup) -> DatasetReference:
     """Return training and test data as one entry."""
-    sizes = {"train_samples": len(task.splits.train_labels), "test_samples": len(task.splits.test_labels)}
-    profile = {**sizes, "classes": task.card.classes, "shape": "x".join(map(str, task.card.image_shape))}
-    return DatasetReference(task.card.name, task.splits.digest, task.card.source, "training and evaluation", profile)
+    sizes = {"train_samples": len(setup.splits.train_labels), "test_samples": len(setup.splits.test_labels)}
+    profile = {**sizes, "classes": setup.card.classes, "shape": "x".join(map(str, setup.card.image_shape))}
+    return DatasetReference(setup.card.name, setup.splits.digest, setup.card.source, "training and evaluation", profile)
 
 
 def parameter_count(network: nn.Module) -> int:

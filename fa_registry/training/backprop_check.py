@@ -24,7 +24,7 @@ from fa_registry.records import CREDIT_CHECK, Check
 from fa_registry.seeding import generator
 from fa_registry.training.credit_check import Gradients, Trial, cosine, gradients_by_credits, measured_credits
 from fa_registry.training.probe_context import stream
-from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
+from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
 ANOTHER_NAME = "the method is backpropagation, although its card does not declare it"
 DECLARED = "the method's card declares that its credit may reach that of backpropagation"
@@ -37,25 +37,25 @@ SHOWN = 8  # sites listed by number; of the others only the count is shown
 Cosines = Mapping[int, float]  # by site
 
 
-def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
+def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     """Compare the method's credits and updates with those of backpropagation.
 
     Args:
-        task: the run's task, with the run's final weights and feedback state.
+        setup: the setup of the run, with the run's final weights and feedback state.
         no_feedback: the reason why the feedback state is missing, or an empty string.
 
     Returns:
         The result, or None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if the
         method is indistinguishable from backpropagation or if the feedback state is missing.
     """
-    card = task.method.card
-    if task.spec.control != "none" or card.exact_sites == "all":
+    card = setup.method.card
+    if setup.spec.control != "none" or card.exact_sites == "all":
         return None
     if no_feedback:
         return Check(CREDIT_CHECK, "not possible", no_feedback)
-    sites = counted_sites(task)
-    own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
-    if objection := _objection(task, sites, own):
+    sites = counted_sites(setup)
+    own = _largest(_cosines(setup, sites, *batch) for batch in _batches(setup))
+    if objection := _objection(setup, sites, own):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
     declared = (
         DECLARED if card.reaches_bp else f"not all cosines are above {NEAR}, the limit for undeclared backpropagation"
@@ -63,49 +63,51 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     return Check(CREDIT_CHECK, "agrees", f"{_text(own)}; {declared}")
 
 
-def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
+def _objection(setup: RunSetup, sites: Sequence[int], own: Cosines) -> str:
     """Return the reason why the method is undeclared backpropagation, or an empty string."""
-    card = task.method.card
+    card = setup.method.card
     if own and min(own.values()) > NEAR and not card.reaches_bp:
         return f"{_text(own)}, above {NEAR} at every counted site"
-    fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
+    fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(setup, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
         return f"under newly drawn feedback {_text(fresh)}; {limit}"
     return ""
 
 
-def counted_sites(task: Task) -> list[int]:
+def counted_sites(setup: RunSetup) -> list[int]:
     """Return the sites at which the check compares credits with gradients.
 
     The module docstring gives the rule that selects the sites.
     """
-    parts = {part_of(name) for name, _ in task.network.named_parameters()}
-    sites = [site for site in range(1, task.blocks + 1) if not task.exact_sites[site] and f"blocks.{site - 1}" in parts]
-    return [0, *sites] if len(sites) < 2 and "embed" in parts and not task.exact_sites[0] else sites
+    parts = {part_of(name) for name, _ in setup.network.named_parameters()}
+    sites = [
+        site for site in range(1, setup.blocks + 1) if not setup.exact_sites[site] and f"blocks.{site - 1}" in parts
+    ]
+    return [0, *sites] if len(sites) < 2 and "embed" in parts and not setup.exact_sites[0] else sites
 
 
-def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the eval batch and a batch of training samples, both as (images, labels)."""
-    yield task.eval_batch
-    splits = task.splits
-    chosen = torch.randperm(len(splits.train_labels), generator=stream(task, "backprop_batch"))[:EVAL_SAMPLES]
-    chosen = chosen.to(task.device)
-    augmentation = stream(task, "backprop_augmentation", task.device)
+    yield setup.eval_batch
+    splits = setup.splits
+    chosen = torch.randperm(len(splits.train_labels), generator=stream(setup, "backprop_batch"))[:EVAL_SAMPLES]
+    chosen = chosen.to(setup.device)
+    augmentation = stream(setup, "backprop_augmentation", setup.device)
     yield splits.augment(splits.train_images[chosen], augmentation), splits.train_labels[chosen]
 
 
-def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
+def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
     """Return site → the larger of the credit's and the update's cosine, without sites where both are nan."""
     # without the penalty, whose gradient is the same under every method
-    plain = dataclasses.replace(task, spec=dataclasses.replace(task.spec, penalty=0.0))
-    noise = generator(task.spec.seed, "noise", task.device)
+    plain = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
+    noise = generator(setup.spec.seed, "noise", setup.device)
     inputs, credits, states = measured_credits(Trial.copy_of(plain, noise), images, labels)
     own = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, credits, states)
     exact = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, inputs.gradients, replaced=False)
     found = {}
     for site in sites:
-        credit = task.network.spread(credits[site], inputs.hidden[site])
+        credit = setup.network.spread(credits[site], inputs.hidden[site])
         both = (cosine(credit, inputs.gradients[site]), _update_cosine(own, exact, site))
         if known := [value for value in both if math.isfinite(value)]:
             found[site] = max(known)
@@ -121,13 +123,13 @@ def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
     return cosine(*(torch.cat([side[name].flatten() for name in names]) for side in (own, exact)))
 
 
-def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
+def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
     """Return a third-party method's cosines on the eval batch under newly drawn feedback."""
-    if methods.CATALOG.location(task.spec.method).is_builtin or not task.feedback.state_dict():
+    if methods.CATALOG.location(setup.spec.method).is_builtin or not setup.feedback.state_dict():
         return {}
-    shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)
-    drawn = task.method.feedback(shape, task.spec.method_options, stream(task, "backprop_fresh_feedback"))
-    return _cosines(dataclasses.replace(task, feedback=drawn.to(task.device)), sites, *task.eval_batch)
+    shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)
+    drawn = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
+    return _cosines(dataclasses.replace(setup, feedback=drawn.to(setup.device)), sites, *setup.eval_batch)
 
 
 def _largest(tables: Iterator[Cosines]) -> Cosines:

@@ -1,6 +1,6 @@
 """Load tensors from third-party files without executing code from these files.
 
-A safetensors file contains no code, and a .pt or .pth file is read without running its pickle. The tensors are loaded into a task
+A safetensors file contains no code, and a .pt or .pth file is read without running its pickle. The tensors are loaded into a setup
 only if all of them fit. Otherwise one error lists every problem.
 """
 
@@ -24,7 +24,7 @@ from fa_registry.errors import InvalidFields, join_names, shortened
 from fa_registry.safe_files import UnreadableFile, check_file, open_zip, resolve_user_path
 from fa_registry.training.checkpoint import READING_FAILS, check_header
 from fa_registry.training.measuring import NOT_GIVEN
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
@@ -185,7 +185,7 @@ def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> t
     """Convert tensors to the types of the expected ones and list all problems.
 
     Args:
-        expected: name → tensor of the task.
+        expected: name → tensor of the setup.
         given: name → value of the file.
 
     Returns:
@@ -231,11 +231,11 @@ OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix a block, s
 NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
-def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
-    """Load third-party weights and feedback into the task.
+def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) -> str:
+    """Load third-party weights and feedback into the setup.
 
     Args:
-        task: the task, whose network and feedback state are overwritten.
+        setup: the setup, whose network and feedback state are overwritten.
         weights: content of the weights' file, as `read_foreign` returns it.
         feedback: content of the feedback file, or None if the user gave no such file.
 
@@ -245,12 +245,12 @@ def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
     Raises:
         InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
     """
-    network = task.network.state_dict()
-    state = task.feedback.state_dict()
+    network = setup.network.state_dict()
+    state = setup.feedback.state_dict()
     loaded, problems = _taken("weights", network, lambda: named_tensors(weights))
     given: dict[str, Tensor] = {}
     if feedback is not None and not state:
-        problems.append(f"feedback: expected no file, because the method {task.spec.method!r} has no feedback state")
+        problems.append(f"feedback: expected no file, because the method {setup.spec.method!r} has no feedback state")
     elif feedback is not None:
         given, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
         problems += misfits
@@ -261,9 +261,9 @@ def load_foreign_weights(task: Task, weights: Any, feedback: Any | None) -> str:
         ]
     if problems:
         raise InvalidFields("adopt", problems)
-    task.network.load_state_dict(loaded)
+    setup.network.load_state_dict(loaded)
     if given:
-        task.feedback.load_state_dict(given)
+        setup.feedback.load_state_dict(given)
     return NOT_GIVEN if state and feedback is None else ""
 
 

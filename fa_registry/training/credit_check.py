@@ -32,8 +32,8 @@ from fa_registry.records import RunSpec
 from fa_registry.training.controls import train_mode
 from fa_registry.training.devices import products, runner
 from fa_registry.training.method_calls import credits_and_states_of
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import OutputError, couples_samples, local_credit_step
-from fa_registry.training.task import Task
 
 # Error of a part's gradient, relative to its norm. Both sides are the same float32 sums in another order: built-in methods are
 # below 3e-6 on every architecture, another credit at 1.
@@ -47,7 +47,7 @@ Gradients = Mapping[str, Tensor | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """A copy of a task's network and feedback state, on which a step is tried.
+    """A copy of a setup's network and feedback state, on which a step is tried.
 
     Attributes:
         noise: generator of the network's noise, in its state before the step.
@@ -60,12 +60,12 @@ class Trial:
     noise: torch.Generator
 
     @classmethod
-    def copy_of(cls, task: Task, noise: torch.Generator) -> Trial:
-        """Return a copy of the task in its present state, without gradients."""
-        network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
+    def copy_of(cls, setup: RunSetup, noise: torch.Generator) -> Trial:
+        """Return a copy of the setup in its present state, without gradients."""
+        network, feedback = copy.deepcopy(setup.network), copy.deepcopy(setup.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
-        return cls(task.spec, task.method, network, feedback, copied(noise))
+        return cls(setup.spec, setup.method, network, feedback, copied(noise))
 
 
 class _MeasuredCredits(Method, HasOwnStates):
@@ -148,7 +148,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     is not finite, because a diverged run cannot be compared.
 
     Args:
-        trial: copy of the task before the step.
+        trial: copy of the setup before the step.
         trained: name → .grad after a training step on this batch.
         judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
 

@@ -85,28 +85,28 @@ def train_epochs(
     Raises:
         Interrupted: if `stop()` returns true between epochs.
     """
-    task = trainer.task
+    setup = trainer.setup
     if not resumed:
-        check_first_credits(task)
-    row = resumed or EpochRow(trainer.epoch, measure(task))
+        check_first_credits(setup)
+    row = resumed or EpochRow(trainer.epoch, measure(setup))
     if not resumed:
         observer.on_epoch(row, trainer)
     ended_by = end()
-    while trainer.epoch < task.spec.epochs and not has_diverged(row.measurements) and not ended_by:
+    while trainer.epoch < setup.spec.epochs and not has_diverged(row.measurements) and not ended_by:
         if stop():
             raise Interrupted(
-                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; to resume, run the same command again"
+                f"stopped after epoch {trainer.epoch} of {setup.spec.epochs}; to resume, run the same command again"
             )
         trainer.begin_epoch()
         yield
         losses = trainer.end_epoch()
-        is_checked = trainer.epoch % EVERY == 0 or trainer.epoch == task.spec.epochs
-        measured = measure(task, objection=None if is_checked else objection_in(row.measurements))
+        is_checked = trainer.epoch % EVERY == 0 or trainer.epoch == setup.spec.epochs
+        measured = measure(setup, objection=None if is_checked else objection_in(row.measurements))
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
         ended_by = end()
-    status = _status(row, task.spec)
-    final = with_final(row.measurements, task, initial=trainer.initial)
+    status = _status(row, setup.spec)
+    final = with_final(row.measurements, setup, initial=trainer.initial)
     return TrainingOutcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", trainer.stepping)
 
 

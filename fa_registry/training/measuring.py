@@ -1,4 +1,4 @@
-"""Measure a task: all diagnostics on the eval batch, and the test accuracy.
+"""Measure a run: all diagnostics on the eval batch, and the test accuracy.
 
 The same measurements can be recomputed from a finished run's specification, checkpoint and feedback state.
 """
@@ -45,19 +45,19 @@ from fa_registry.training.probe_context import (
     Conventions,
     bench_conventions,
     bench_of,
-    conventions_of_task,
+    conventions_of_setup,
     credit_inputs,
     credits_under,
 )
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
-from fa_registry.training.task import Task, build_network, eval_digest
+from fa_registry.training.run_setup import RunSetup, build_network, eval_digest
 
 TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the cache, which takes twice as long
 
 
 @products("fp32")
 def measure(
-    task: Task,
+    setup: RunSetup,
     no_feedback: str = "",
     moments: Sequence[str] = ("epoch",),
     initial: Mapping[str, Tensor] | None = None,
@@ -71,7 +71,7 @@ def measure(
     to the failures and its metrics are omitted. A third-party diagnostic cannot replace a built-in metric.
 
     Args:
-        task: the task with its present weights and feedback state.
+        setup: the setup with its present weights and feedback state.
         no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every Γ is
             N/A with this reason.
         moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
@@ -81,31 +81,31 @@ def measure(
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
             `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
-    look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
-    credits = None if no_feedback else credits_under(task, task.feedback, look)
-    how = conventions or conventions_of_task(task)
+    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch)
+    credits = None if no_feedback else credits_under(setup, setup.feedback, look)
+    how = conventions or conventions_of_setup(setup)
     observation = look.observation(
         credits,
-        exact=task.exact_sites,
+        exact=setup.exact_sites,
         no_credits=no_feedback,
-        no_gamma=_no_gamma(task),
-        bench=bench_of(task, look, credits, no_feedback, initial, how.null_draws),
+        no_gamma=_no_gamma(setup),
+        bench=bench_of(setup, look, credits, no_feedback, initial, how.null_draws),
         first_credited=how.first_credited,
         least_error=how.least_error,
-        initial_norms=task.initial_norms,
+        initial_norms=setup.initial_norms,
     )
     members = diagnostics.CATALOG.members() if members is None else members
     wanted = {
         name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
     }
     found = _found(wanted, observation)
-    if objection is None and is_third_party(task.spec):
+    if objection is None and is_third_party(setup.spec):
         samples = None if "final" in moments else SAMPLES
-        _, check = checked(task.network, *task.eval_batch, look, observation.credits, samples=samples)
+        _, check = checked(setup.network, *setup.eval_batch, look, observation.credits, samples=samples)
         objection, found.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
         found = without_reference(found, _found(wanted, unreferenced(observation)), objection)
-    scalars = {**found.scalars, **({"accuracy": test_accuracy(task)} if "epoch" in moments else {})}
+    scalars = {**found.scalars, **({"accuracy": test_accuracy(setup)} if "epoch" in moments else {})}
     return in_order(found.sites, scalars, found.failures)
 
 
@@ -154,7 +154,7 @@ def without_built_in(measured: Measured) -> Measured:
 
 
 def with_final(
-    measured: Measurements, task: Task, no_feedback: str = "", initial: Mapping[str, Tensor] | None = None
+    measured: Measurements, setup: RunSetup, no_feedback: str = "", initial: Mapping[str, Tensor] | None = None
 ) -> Measurements:
     """Return a run's final measurements.
 
@@ -166,18 +166,18 @@ def with_final(
         no_feedback, initial: as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
-    final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
+    final = measure(setup, no_feedback, MOMENTS if is_third_party(setup.spec) else ("final",), initial)
     together = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
         {**measured.failures, **final.failures},
     )
-    return with_conventions(together, task)
+    return with_conventions(together, setup)
 
 
 def with_conventions(
     measurements: Measurements,
-    task: Task,
+    setup: RunSetup,
     how: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
@@ -188,18 +188,18 @@ def with_conventions(
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
-        "eval_samples": len(task.eval_batch[1]),
-        "eval_digest": eval_digest(task),
-        "test_samples": len(task.splits.test_labels),
-        **({} if is_regression(task.splits.test_labels) else {CLASSES: task.card.classes}),
-        SHARED_SAMPLES: shared_samples(task.splits),
-        **conventions_of(task, members),
-        **bench_conventions(task, how),
+        "eval_samples": len(setup.eval_batch[1]),
+        "eval_digest": eval_digest(setup),
+        "test_samples": len(setup.splits.test_labels),
+        **({} if is_regression(setup.splits.test_labels) else {CLASSES: setup.card.classes}),
+        SHARED_SAMPLES: shared_samples(setup.splits),
+        **conventions_of(setup, members),
+        **bench_conventions(setup, how),
     }
     return dataclasses.replace(measurements, conventions=conventions)
 
 
-def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
+def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
     """Return the conventions by which the diagnostics measure on this machine.
 
     Args:
@@ -210,7 +210,7 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
         "gradient_reduction": "sum",
         "g_norm_mean_ce_samples": REFERENCE_BATCH,
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
-        **machine(task),
+        **machine(setup),
     }
     members = diagnostics.CATALOG.members() if members is None else members
     reported: dict[str, Scalar] = {}
@@ -219,23 +219,23 @@ def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) 
     return {**reported, **conventions}
 
 
-def machine(task: Task) -> dict[str, Scalar]:
+def machine(setup: RunSetup) -> dict[str, Scalar]:
     """Return the properties of this machine and process that change metrics.
 
     Two measurements of the same specification are equal bit by bit if all these properties are equal.
     """
     return {
         "threads": torch.get_num_threads(),
-        "device": task.device.type,
+        "device": setup.device.type,
         "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
         **configuration(),
     }
 
 
-def _no_gamma(task: Task) -> str:
-    """Return the reason why Γ has no meaning for the task's method, or an empty string."""
-    card = task.method.card
+def _no_gamma(setup: RunSetup) -> str:
+    """Return the reason why Γ has no meaning for the setup's method, or an empty string."""
+    card = setup.method.card
     return f"according to its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
 
 
@@ -263,24 +263,24 @@ def in_order(
     return Measurements(ordered[0], ordered[1], failures=ordered[2])
 
 
-def check_first_credits(task: Task) -> None:
+def check_first_credits(setup: RunSetup) -> None:
     """Check the method's credits before the first training step.
 
     Raises:
         PluginError: if a credit has a wrong shape or contains inf or nan.
     """
-    if task.method.end_to_end:
+    if setup.method.end_to_end:
         return
-    look = diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)
-    inputs = credit_inputs(task, look)
-    check_finite(task.spec.method, credits_under(task, task.feedback, look), inputs)
+    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False)
+    inputs = credit_inputs(setup, look)
+    check_finite(setup.spec.method, credits_under(setup, setup.feedback, look), inputs)
 
 
-def test_accuracy(task: Task) -> Reading:
+def test_accuracy(setup: RunSetup) -> Reading:
     """Return the accuracy on the whole test set, or N/A for a regression."""
-    if is_regression(task.splits.test_labels):
+    if is_regression(setup.splits.test_labels):
         return Reading(None, NO_CLASSES)
-    return Reading(accuracy(task.network, task.splits.test_images, task.splits.test_labels))
+    return Reading(accuracy(setup.network, setup.splits.test_images, setup.splits.test_labels))
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -309,7 +309,7 @@ def obstacle(spec: RunSpec) -> str:
 
 
 def remeasure(
-    task: Task,
+    setup: RunSetup,
     checkpoint: Path,
     feedback: Path | None,
     digests: Mapping[str, str],
@@ -320,7 +320,7 @@ def remeasure(
     """Load a run's final weights and feedback, and recompute all its measurements.
 
     Args:
-        task: the task as `build_task` returns it. The function loads the final weights and the feedback state into it.
+        setup: the setup as `build_setup` returns it. The function loads the final weights and the feedback state into it.
         checkpoint: file of the final weights.
         feedback: file of the feedback state, or None. Without the state, every Γ is N/A with the reason.
         digests: "checkpoint" and "feedback" → recorded SHA-256.
@@ -331,15 +331,15 @@ def remeasure(
     Raises:
         IntegrityError: if a file's SHA-256 is not the recorded one or its tensors do not fit the specification.
     """
-    load_into(task.network, checkpoint, digests["checkpoint"])
+    load_into(setup.network, checkpoint, digests["checkpoint"])
     absent = ""
-    if task.feedback.state_dict() and feedback is not None:
-        load_into(task.feedback, feedback, digests["feedback"])
-    elif task.feedback.state_dict():
-        absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
-    how = conventions_of_task(task, recorded)
+    if setup.feedback.state_dict() and feedback is not None:
+        load_into(setup.feedback, feedback, digests["feedback"])
+    elif setup.feedback.state_dict():
+        absent = NOT_GIVEN if setup.spec.weights and not digests.get("feedback") else NO_FEEDBACK
+    how = conventions_of_setup(setup, recorded)
     # one forward and backward pass for both moments
-    return with_conventions(measure(task, absent, MOMENTS, initial, how, members), task, how, members)
+    return with_conventions(measure(setup, absent, MOMENTS, initial, how, members), setup, how, members)
 
 
 # Older releases counted site 0 when it is the input. Their records are read without it, as today's measurements.

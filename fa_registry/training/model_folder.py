@@ -24,7 +24,7 @@ from fa_registry.records import EditionReference, Finding, Integrity, Reading, R
 from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import load_into
-from fa_registry.training.task import build_network, network_shape
+from fa_registry.training.run_setup import build_network, network_shape
 
 NETWORK = "network.safetensors"
 FEEDBACK = "feedback.safetensors"

@@ -19,7 +19,7 @@ from fa_registry.records import NETWORK_CHECK, Check, Measurements
 from fa_registry.terminal_loss import is_regression
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.probe_context import stream
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one at a time
@@ -74,26 +74,26 @@ class Probes:
             yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
 
 
-def network_check(task: Task, measured: Measurements) -> Check | None:
-    """Probe the network of a run's task with its final weights.
+def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
+    """Probe the network of a run's setup with its final weights.
 
     Args:
-        task: the run's task. The function does not change its network.
+        setup: the setup of the run. The function does not change its network.
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result, or None for a built-in architecture and for a task without classes. The outcome is "not possible" if a probe
+        The result, or None for a built-in architecture and for a data set without classes. The outcome is "not possible" if a probe
         fails or gives an impossible result.
     """
     whole = measured.scalars["accuracy"].value
     if (
-        architectures.CATALOG.location(task.spec.architecture).is_builtin
-        or is_regression(task.splits.test_labels)
+        architectures.CATALOG.location(setup.spec.architecture).is_builtin
+        or is_regression(setup.splits.test_labels)
         or whole is None
     ):
         return None
     try:
-        probes = probe(task, whole)
+        probes = probe(setup, whole)
     except Exception as error:  # a network may fail on batches that it does not know
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
@@ -108,34 +108,34 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
     )
 
 
-def probe(task: Task, whole: float) -> Probes:
+def probe(setup: RunSetup, whole: float) -> Probes:
     """Measure all probes; `whole` is the accuracy on the whole test set.
 
     All random numbers come from the run's seed.
     """
-    splits, draw = task.splits, stream(task, "network_check")
-    order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)
+    splits, draw = setup.splits, stream(setup, "network_check")
+    order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(setup.device)
     images, labels = splits.test_images[order], splits.test_labels[order]
     noise = torch.randn(images.shape, generator=draw).to(images) * images.std() if images.is_floating_point() else None
     own_order = splits.test_labels[: len(order)]
-    chosen = torch.randperm(len(splits.train_labels), generator=draw)[:SAMPLES].to(task.device)
-    train = splits.augment(splits.train_images[chosen], stream(task, "network_check_augmentation", task.device))
-    shuffled = accuracy(task.network, images, labels)
+    chosen = torch.randperm(len(splits.train_labels), generator=draw)[:SAMPLES].to(setup.device)
+    train = splits.augment(splits.train_images[chosen], stream(setup, "network_check_augmentation", setup.device))
+    shuffled = accuracy(setup.network, images, labels)
     return Probes(
         whole=whole,
         shuffled=shuffled,
-        noisy=shuffled if noise is None else accuracy(task.network, images + NOISE * noise, labels),
-        random=0.0 if noise is None else accuracy(task.network, images.mean() + noise, own_order),
-        train=accuracy(task.network, train, splits.train_labels[chosen]),
+        noisy=shuffled if noise is None else accuracy(setup.network, images + NOISE * noise, labels),
+        random=0.0 if noise is None else accuracy(setup.network, images.mean() + noise, own_order),
+        train=accuracy(setup.network, train, splits.train_labels[chosen]),
         chance=own_order.bincount().max().item() / len(own_order),
-        alone=_same_alone(task, images[:ALONE]),
+        alone=_same_alone(setup, images[:ALONE]),
         samples=len(order),
     )
 
 
-def _same_alone(task: Task, images: Tensor) -> float:
+def _same_alone(setup: RunSetup, images: Tensor) -> float:
     """Return the fraction of samples that get the same class in a batch of one."""
-    with torch.inference_mode(), eval_mode(task.network):
-        together = task.network(images).argmax(dim=1)
-        alone = torch.cat([task.network(image[None]).argmax(dim=1) for image in images])
+    with torch.inference_mode(), eval_mode(setup.network):
+        together = setup.network(images).argmax(dim=1)
+        alone = torch.cat([setup.network(image[None]).argmax(dim=1) for image in images])
     return (together == alone).double().mean().item()

@@ -30,7 +30,7 @@ from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.training.method_calls import compute_credits, frozen_weights
-from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
+from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
 LEAST = "fidelity_least_error"  # among the conventions of a run
 EVERY_ERROR = -1.0  # least_error of a release that left out no sample
@@ -57,20 +57,20 @@ class Conventions:
     first_credited: int = 0
 
 
-def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
+def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
     """Return the conventions of this version or of a recorded run.
 
     Args:
-        task: the measured task.
+        setup: the setup to measure.
         recorded: the conventions that the run recorded, or None for those of this version. Only the recorded number of draws is
             used. The other two entries only show whether the version that measured the run had these conventions, because a run
             must not choose which of its sites count.
     """
     if recorded is None:
-        return Conventions(null_draws(task), first_credited=task.network.first_credited)
+        return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
     draws = int(recorded.get("gamma_null_draws", COSTLY_DRAWS))
     return Conventions(
-        draws, least_error_of(recorded), task.network.first_credited if FIRST_CREDITED in recorded else 0
+        draws, least_error_of(recorded), setup.network.first_credited if FIRST_CREDITED in recorded else 0
     )
 
 
@@ -86,27 +86,27 @@ def least_error_of(recorded: Mapping[str, Scalar]) -> float:
 
 
 def bench_of(
-    task: Task,
+    setup: RunSetup,
     look: ForwardBackward,
     credits: Sequence[Tensor] | None,
     no_feedback: str,
     initial: Mapping[str, Tensor] | None,
     draws: int = 0,
 ) -> ProbeContext:
-    """Return the context of a task for the diagnostics.
+    """Return the context of a setup for the diagnostics.
 
     Nothing is computed before a diagnostic needs it.
 
     Args:
-        task: the measured task.
+        setup: the setup to measure.
         look: the forward/backward pass, including its float64 pass.
         credits: the method's credits, or None.
         no_feedback: the reason if `credits` is None.
         initial: the initial weights, name → tensor, or None.
         draws: number of draws for the null of Γ. 0 means the number of this version.
     """
-    labels = task.eval_batch[1]
-    double = cache(lambda: in_double(task.network))
+    labels = setup.eval_batch[1]
+    double = cache(lambda: in_double(setup.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
         """Return the losses (n, V) of states (n, V, …) at a site; row i belongs to sample first + i."""
@@ -121,24 +121,24 @@ def bench_of(
         gradients=look.double.gradients,
         losses=sample_losses(look.double.logits, labels),
         losses_from=losses_from,
-        generator=lambda name: stream(task, name),
+        generator=lambda name: stream(setup, name),
         credits=Unavailable(no_feedback) if credits is None else [credit.double() for credit in credits],
-        batch_gradients=_batch_gradients(task),
-        fresh_credits=Unavailable(no_feedback) if no_feedback else _fresh_credits(task, look),
-        weights={name: weight.detach() for name, weight in task.network.named_parameters()},
+        batch_gradients=_batch_gradients(setup),
+        fresh_credits=Unavailable(no_feedback) if no_feedback else _fresh_credits(setup, look),
+        weights={name: weight.detach() for name, weight in setup.network.named_parameters()},
         initial_weights=Unavailable(NO_INITIAL) if initial is None else initial,
-        bridge_residuals=Unavailable(no_feedback) if no_feedback else _bridge_residuals(task, look),
-        costates=_costates(task, double),
-        null_draws=draws or null_draws(task),
+        bridge_residuals=Unavailable(no_feedback) if no_feedback else _bridge_residuals(setup, look),
+        costates=_costates(setup, double),
+        null_draws=draws or null_draws(setup),
     )
 
 
-def stream(task: Task, name: str, device: str | torch.device = "cpu") -> torch.Generator:
+def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> torch.Generator:
     """Return a new generator for one named purpose of measuring.
 
     The generator gives the same random numbers in training and in a recomputation.
     """
-    return torch.Generator(device).manual_seed(derive(task.spec.seed, f"evaluation/{name}"))
+    return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
 
 def in_double(network: Network) -> Network:
@@ -146,12 +146,12 @@ def in_double(network: Network) -> Network:
     return copy.deepcopy(network).double().eval().requires_grad_(False)
 
 
-def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator | None = None) -> CreditInputs:
+def credit_inputs(setup: RunSetup, look: ForwardBackward, generator: torch.Generator | None = None) -> CreditInputs:
     """Return the inputs that a method receives in measuring.
 
     The inputs include the exact gradients.
     """
-    seen, (images, labels) = look.single, task.eval_batch
+    seen, (images, labels) = look.single, setup.eval_batch
     return CreditInputs(
         seen.hidden,
         look.error,
@@ -162,55 +162,55 @@ def credit_inputs(task: Task, look: ForwardBackward, generator: torch.Generator 
         images,
         labels,
         sample_losses(seen.logits, labels),
-        task.network,
+        setup.network,
         progress=1.0,
     )
 
 
-def credits_under(task: Task, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
+def credits_under(setup: RunSetup, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
     """Return the method's credits on the eval batch with this feedback state.
 
     Raises:
         PluginError: if a credit has a wrong shape.
     """
-    with diagnostics.eval_mode(task.network):
-        credits = compute_credits(task.method, feedback, credit_inputs(task, look))
-    check_credits(task.spec.method, credits, look.single.hidden)
-    return [task.network.spread(*pair) for pair in zip(credits, look.single.hidden, strict=True)]
+    with diagnostics.eval_mode(setup.network):
+        credits = compute_credits(setup.method, feedback, credit_inputs(setup, look))
+    check_credits(setup.spec.method, credits, look.single.hidden)
+    return [setup.network.spread(*pair) for pair in zip(credits, look.single.hidden, strict=True)]
 
 
-def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Unavailable:
+def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
     """Return a function that computes the mean gradient of every stability batch, (K, D) per site."""
-    split = stability_split(task.splits)
+    split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return split
 
     def batch_gradients() -> list[Tensor]:
-        draw = generator(task.spec.seed, "evaluation", task.device)
-        batches = disjoint_batches(task.splits, split, draw)
-        seen = [diagnostics.observe(task.network, *batch, double=False) for batch in batches]
+        draw = generator(setup.spec.seed, "evaluation", setup.device)
+        batches = disjoint_batches(setup.splits, split, draw)
+        seen = [diagnostics.observe(setup.network, *batch, double=False) for batch in batches]
         means = [[gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in seen]
         return [torch.stack(rows) for rows in zip(*means, strict=True)]  # each (K, D)
 
     return batch_gradients
 
 
-def _fresh_credits(task: Task, look: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
-    if not task.feedback.state_dict():
-        return Unavailable(f"the method {task.spec.method!r} has no feedback that could be newly drawn")
-    if task.method.card.learned:
+def _fresh_credits(setup: RunSetup, look: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
+    if not setup.feedback.state_dict():
+        return Unavailable(f"the method {setup.spec.method!r} has no feedback that could be newly drawn")
+    if setup.method.card.learned:
         return Unavailable("the method's feedback is learned, so newly drawn feedback would be an untrained network")
 
-    shape = cache(lambda: network_shape(task.network, task.splits.test_images[:1], task.card.classes))
+    shape = cache(lambda: network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes))
 
     def fresh_credits(index: int) -> list[Tensor]:
-        drawn = task.method.feedback(shape(), task.spec.method_options, stream(task, f"gamma_null/{index}"))
-        return credits_under(task, drawn.to(task.device, look.error.dtype), look)
+        drawn = setup.method.feedback(shape(), setup.spec.method_options, stream(setup, f"gamma_null/{index}"))
+        return credits_under(setup, drawn.to(setup.device, look.error.dtype), look)
 
     return fresh_credits
 
 
-def null_draws(task: Task) -> int:
+def null_draws(setup: RunSetup) -> int:
     """Return the number of newly drawn feedback states for the null of Γ.
 
     The number is larger if a draw is cheap. The cost is counted in operations, not timed. Feedback that is one fixed matrix per
@@ -218,20 +218,20 @@ def null_draws(task: Task) -> int:
     network. Such a draw takes 10 ms on resmlp (2e8 operations), 3 ms on mlp, and 0.3 s on small_resnet, whose final measurement
     would then take twice as long. If the method has no null, the number has no effect.
     """
-    if isinstance(task.feedback, FixedMatrices):
+    if isinstance(setup.feedback, FixedMatrices):
         return CHEAP_DRAWS
-    if not task.feedback.state_dict() or task.method.card.learned:
+    if not setup.feedback.state_dict() or setup.method.card.learned:
         return COSTLY_DRAWS
-    if task.feedback not in _DRAWS:
-        _DRAWS[task.feedback] = CHEAP_DRAWS if _work_of_draw(task) <= CHEAP_WORK else COSTLY_DRAWS
-    return _DRAWS[task.feedback]
+    if setup.feedback not in _DRAWS:
+        _DRAWS[setup.feedback] = CHEAP_DRAWS if _work_of_draw(setup) <= CHEAP_WORK else COSTLY_DRAWS
+    return _DRAWS[setup.feedback]
 
 
-def _work_of_draw(task: Task) -> float:
+def _work_of_draw(setup: RunSetup) -> float:
     """Return the number of floating-point operations for the credits of one eval batch."""
-    splits = task.splits
+    splits = setup.splits
     images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
-    few = dataclasses.replace(task, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
+    few = dataclasses.replace(setup, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
     seen = diagnostics.run_forward_backward(few.network, images, labels, double=False)
     with _Counter() as counter:
         credits_under(few, few.feedback, seen)
@@ -254,32 +254,32 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-def _bridge_residuals(task: Task, look: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
-    method = task.method
+def _bridge_residuals(setup: RunSetup, look: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
+    method = setup.method
     if not isinstance(method, Bridge):
-        return Unavailable(f"only credit_bridge has this metric; the method {task.spec.method!r} has no value net")
+        return Unavailable(f"only credit_bridge has this metric; the method {setup.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
-        inputs = credit_inputs(task, look, stream(task, "bridge_residual", task.device))
-        with torch.no_grad(), frozen_weights(task.network):
-            residuals = method.bridge_residuals(task.feedback, inputs)
-        _check(f"method {task.spec.method!r}", residuals, [(len(look.error),)] * len(look.single.hidden))
+        inputs = credit_inputs(setup, look, stream(setup, "bridge_residual", setup.device))
+        with torch.no_grad(), frozen_weights(setup.network):
+            residuals = method.bridge_residuals(setup.feedback, inputs)
+        _check(f"method {setup.spec.method!r}", residuals, [(len(look.error),)] * len(look.single.hidden))
         return residuals
 
     return bridge_residuals
 
 
-def _costates(task: Task, double: Callable[[], Network]) -> Callable[[], list[Tensor]] | Unavailable:
-    if not isinstance(task.network, ExactCostate):
-        return Unavailable(f"the costate of {task.spec.architecture!r} has no closed form")
+def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], list[Tensor]] | Unavailable:
+    if not isinstance(setup.network, ExactCostate):
+        return Unavailable(f"the costate of {setup.spec.architecture!r} has no closed form")
 
     def costates() -> list[Tensor]:
-        images, labels = task.eval_batch
+        images, labels = setup.eval_batch
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
             costates = network.costates(images.double(), labels)
-        _check(f"architecture {task.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
+        _check(f"architecture {setup.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
         return costates
 
     return costates
@@ -292,14 +292,14 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
         raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one per site, found {shown}")
 
 
-def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
+def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
     """Return the conventions of Γ's null, of fidelity and of the stability batches.
 
     For `conventions=None`, the result describes this version.
     """
-    how = conventions or conventions_of_task(task)
+    how = conventions or conventions_of_setup(setup)
     reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
-    split = stability_split(task.splits)
+    split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return {"stability_split": f"none: {split.reason}", **reported}
     return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **reported}

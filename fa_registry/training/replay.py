@@ -20,8 +20,8 @@ from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.records.configurations import undecidable
 from fa_registry.training.epoch_chain import linked, state_digest
 from fa_registry.training.measuring import measure, test_accuracy
-from fa_registry.training.probe_context import conventions_of_task
-from fa_registry.training.task import Task
+from fa_registry.training.probe_context import conventions_of_setup
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
@@ -95,22 +95,22 @@ class EpochComparison:
         """Return this epoch's losses, and all its measurements if the epoch is in `rows`."""
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
-            how = conventions_of_task(trainer.task, self._recorded.conventions)
-            measured = measure(trainer.task, conventions=how, members=diagnostics.CATALOG.built_in())
+            how = conventions_of_setup(trainer.setup, self._recorded.conventions)
+            measured = measure(trainer.setup, conventions=how, members=diagnostics.CATALOG.built_in())
             self._rows.append(trainer.epoch)
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
-    def check_elsewhere(self, task: Task, steps: int, elsewhere: str) -> Check:
+    def check_elsewhere(self, setup: RunSetup, steps: int, elsewhere: str) -> Check:
         """Compare the final accuracy of a replay on another configuration.
 
         Digests differ on another configuration, so only the accuracy can be compared.
 
         Args:
-            task: the task with the weights at the end of the replay.
+            setup: the setup with the weights at the end of the replay.
             steps: number of replayed steps.
             elsewhere: difference of the two configurations, as configurations.described_difference returns it.
         """
-        recorded, reached = self._recorded.accuracy, test_accuracy(task).value
+        recorded, reached = self._recorded.accuracy, test_accuracy(setup).value
         done = {"steps": steps, "epochs": self._epochs}
         if recorded is None or reached is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
@@ -139,15 +139,15 @@ class EpochComparison:
         return Check(WHOLE, "agrees", text, **done)
 
 
-def work_of(task: Task, epochs: int) -> float:
+def work_of(setup: RunSetup, epochs: int) -> float:
     """Return the number of multiplications of a training with this number of epochs.
 
     The number includes an overhead per step. It is counted, not timed.
     """
-    samples, batch = len(task.splits.train_labels), task.spec.recipe.batch_size
-    with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(task.network):
-        task.network(task.splits.test_images[:1])
-    weights = sum(parameter.numel() for parameter in task.network.parameters())
+    samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
+    with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(setup.network):
+        setup.network(setup.splits.test_images[:1])
+    weights = sum(parameter.numel() for parameter in setup.network.parameters())
     steps = -(-samples // batch)
     return epochs * (samples * max(counted.get_total_flops() / 2, weights) + steps * STEP_WORK)
 

@@ -42,7 +42,7 @@ from fa_registry.training.replay import (
     epochs_text,
     work_of,
 )
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import FIRST_STEPS, Trainer
 from fa_registry.training.trainer_state import check_fits, restore
 
@@ -134,11 +134,13 @@ def asked_steps(value: str | int) -> str | int:
     return steps
 
 
-def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False) -> ReplayResult:
+def replay_training(
+    setup: RunSetup, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False
+) -> ReplayResult:
     """Re-initialise and replay a run, and compare it with the recorded files.
 
     Args:
-        task: the task as `build_task` returns it. The function does not change it.
+        setup: the setup as `build_setup` returns it. The function does not change it.
         sealed: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
         whole: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
@@ -149,24 +151,24 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
     Raises:
         IntegrityError: if the SHA-256 of a file is not the recorded one.
     """
-    if task.spec.weights:
+    if setup.spec.weights:
         return ReplayResult(
             tuple(Check(subject, "not possible", ADOPTED) for subject in ("initial weights", "first steps"))
         )
-    checks = [_initial(task, sealed), *_feedback(task, sealed)]
+    checks = [_initial(setup, sealed), *_feedback(setup, sealed)]
     if replay == OFF:
         return ReplayResult((*checks, Check("first steps", "not possible", "not requested (--replay off)")))
     began = time.monotonic()
-    steps, hindrance = _planned(task, sealed, replay)
-    further, refusal = _planned_whole(task, sealed, replay) if whole or replay == ALL else (0, "")
+    steps, hindrance = _planned(setup, sealed, replay)
+    further, refusal = _planned_whole(setup, sealed, replay) if whole or replay == ALL else (0, "")
     if refusal:
         checks.append(Check(WHOLE, "not possible", refusal))
-    checks += _kept_states(task, sealed, replay)
+    checks += _kept_states(setup, sealed, replay)
     if hindrance and not further:
         return ReplayResult((*checks, Check("first steps", "not possible", hindrance)))
-    taken = _Replay(task, sealed, max(steps, further))
+    taken = _Replay(setup, sealed, max(steps, further))
     taken.run()
-    total = taken.per_epoch * task.spec.epochs
+    total = taken.per_epoch * setup.spec.epochs
     replayed = list(taken.checks(total))
     if sealed.initial is None:
         checks[0] = _with_replay(checks[0], replayed)
@@ -174,36 +176,36 @@ def replay_training(task: Task, sealed: SealedTraining, replay: str | int = AUTO
     return ReplayResult(tuple(checks), taken.taken, total, time.monotonic() - began)
 
 
-def is_fixed(task: Task) -> bool:
+def is_fixed(setup: RunSetup) -> bool:
     """Return whether the feedback state cannot change during training.
 
     The state is fixed if the method's card declares `feedback_fixed` or if the method has no update of its feedback.
     """
-    learns = isinstance(task.method, (LearnsFeedbackByLoss, HasFeedbackRule))
-    return "feedback_fixed" in task.method.card.properties or not learns
+    learns = isinstance(setup.method, (LearnsFeedbackByLoss, HasFeedbackRule))
+    return "feedback_fixed" in setup.method.card.properties or not learns
 
 
-def credit_in_training(task: Task) -> Check:
+def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `task` and the progress 0.5. It detects a method that behaves differently in its
-    first steps or on training images.
+    The comparison uses the weights and feedback of `setup` and the progress 0.5. It detects a method that behaves differently
+    in its first steps or on training images.
     """
-    if task.method.end_to_end:
+    if setup.method.end_to_end:
         return Check("training credit", "agrees", "trained end to end")
-    trial = Trial.copy_of(task, generator(task.spec.seed, "noise", task.device))
-    images, labels = task.eval_batch
-    draw = generator(task.spec.seed, "method", task.device)
+    trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
+    images, labels = setup.eval_batch
+    draw = generator(setup.spec.seed, "method", setup.device)
     trained = trained_gradients(trial, images, labels, draw, progress=0.5)
-    complaint = changed_weights(task.network, trial.network)
-    complaint = complaint or objection(Trial.copy_of(task, trial.noise), images, labels, trained, judge_bp=False)
+    complaint = changed_weights(setup.network, trial.network)
+    complaint = complaint or objection(Trial.copy_of(setup, trial.noise), images, labels, trained, judge_bp=False)
     if complaint:
         return Check("training credit", "differs", f"at the final weights: {complaint}")
     return Check("training credit", "agrees", "training and measuring get the same credit at the final weights")
 
 
-def _initial(task: Task, sealed: SealedTraining) -> Check:
-    subject, drawn = "initial weights", task.network.state_dict()
+def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
+    subject, drawn = "initial weights", setup.network.state_dict()
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
     if not sealed.initial_content:
@@ -228,11 +230,11 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance moved")
 
 
-def _feedback(task: Task, sealed: SealedTraining) -> Iterator[Check]:
-    drawn = task.feedback.state_dict()
+def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
+    drawn = setup.feedback.state_dict()
     if not drawn:
         return
-    if not is_fixed(task):
+    if not is_fixed(setup):
         yield Check(
             "feedback",
             "not possible",
@@ -249,7 +251,7 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
     """Compare recorded tensors with tensors that were re-initialised from the seed."""
     if problem := _misfit(held, drawn):
         return Check(subject, "differs", problem)
-    errors = {name: difference_text(held[name], tensor.cpu()) for name, tensor in drawn.items()}
+    errors = {name: relative_difference(held[name], tensor.cpu()) for name, tensor in drawn.items()}
     limit = 0.0 if sealed.exact else DRAWN
     wrong = [name for name, error in errors.items() if not error <= limit]
     if wrong:
@@ -279,7 +281,7 @@ def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
     return ""
 
 
-def difference_text(held: Tensor, drawn: Tensor) -> float:
+def relative_difference(held: Tensor, drawn: Tensor) -> float:
     """Return max|held − drawn| / max|drawn| as a number.
 
     The result is 0 if both tensors are equal bit by bit, including inf and nan.
@@ -294,17 +296,17 @@ def _same(first: Tensor, second: Tensor) -> bool:
     return bool(((first == second) | ((first != first) & (second != second))).all())
 
 
-def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
+def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
     """Return the number of steps to replay, and the reason if no step is replayed."""
-    if not task.spec.epochs:
+    if not setup.spec.epochs:
         return 0, ""
-    samples = len(task.splits.train_labels)
-    batch = min(task.spec.recipe.batch_size, samples)
-    per_epoch = -(-samples // task.spec.recipe.batch_size)
+    samples = len(setup.splits.train_labels)
+    batch = min(setup.spec.recipe.batch_size, samples)
+    per_epoch = -(-samples // setup.spec.recipe.batch_size)
     if replay not in (AUTO, ALL):
         return min(int(replay), per_epoch * max(sealed.epochs, 1)), ""
     steps = min(sealed.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
-    work = steps * batch * sum(weight.numel() for weight in task.network.parameters())
+    work = steps * batch * sum(weight.numel() for weight in setup.network.parameters())
     if work > AUTO_WORK:
         return 0, (
             f"{steps} steps of {batch} samples through this network are not replayed by default; "
@@ -313,32 +315,32 @@ def _planned(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int
     return steps, ""
 
 
-def _planned_whole(task: Task, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
+def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
     """Return the number of steps to replay in whole epochs, and the reason if no epoch is replayed."""
     epochs = sealed.epochs
-    if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
+    if replay != ALL and work_of(setup, epochs) > WHOLE_WORK:
         if not sealed.exact:
             return (
                 0,
                 f"{OTHER_BITS}, and a whole training is not replayed by default; --replay all requests it",
             )
-        epochs = int(WHOLE_WORK / work_of(task, 1))
-    per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+        epochs = int(WHOLE_WORK / work_of(setup, 1))
+    per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
     if epochs or not sealed.epochs:
         return epochs * per_epoch, ""
     return 0, "one epoch of this network is not replayed by default; --replay all requests it"
 
 
-def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
+def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
     """Replay the epoch after each kept state, as far as WHOLE_WORK allows, and yield the result."""
     kept = list(sealed.recorded.kept.items())
-    most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
+    most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(setup, 1))
     if kept and not most:
         yield Check(KEPT, "not possible", "one epoch is not replayed by default; --replay all requests it")
         return
     wrong = []
     for epoch, (state, digest, after, after_digest) in sorted(kept[:most]):
-        replayed = _Replay(task, sealed, 0)
+        replayed = _Replay(setup, sealed, 0)
         problem = replayed.epoch_from(epoch, load_tensors(state, digest), load_tensors(after, after_digest))
         wrong += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
     if wrong:
@@ -352,19 +354,19 @@ def _kept_states(task: Task, sealed: SealedTraining, replay: str | int) -> Itera
 class _Replay:
     """A replay of a run's first `steps` steps, with the differences from the record."""
 
-    def __init__(self, task: Task, sealed: SealedTraining, steps: int):
-        """Start a replay on a copy of the task."""
-        trial = Trial.copy_of(task, generator(task.spec.seed, "noise", task.device))
-        self._task = dataclasses.replace(task, network=trial.network, feedback=trial.feedback)
+    def __init__(self, setup: RunSetup, sealed: SealedTraining, steps: int):
+        """Start a replay on a copy of the setup."""
+        trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
+        self._task = dataclasses.replace(setup, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
-        self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
+        self._trainer = Trainer(self._task, _uncaptured if setup.device.type == "cuda" else None)
         self._start = _copies(self._trainer.state())
         self._sealed, self._steps, self.taken = sealed, steps, 0
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
         self._arrived: list[tuple[str, str]] = []  # (after which step or epoch, the difference)
         self._explained: set[str] = set()  # differences that another configuration can explain
-        self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+        self.per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
 
     def run(self) -> None:
         """Replay the steps; stop after the first epoch that differs from the record."""
@@ -523,7 +525,7 @@ def deviation(
     """Return the relative distance between two states, and whether a tensor has moved.
 
     If a tensor has moved from `start`, the distance is ‖held − reached‖ / ‖reached − start‖. Otherwise the distance is the largest
-    `difference_text` of any tensor.
+    `relative_difference` of any tensor.
 
     Args:
         names: the tensors to compare.
@@ -533,7 +535,7 @@ def deviation(
     """
     if any(not _same(reached[name], start[name]) for name in names):
         return _share_of_the_way(names, held, reached, start), True
-    return max((difference_text(held[name], reached[name].cpu()) for name in names), default=0.0), False
+    return max((relative_difference(held[name], reached[name].cpu()) for name in names), default=0.0), False
 
 
 def _share_of_the_way(

@@ -20,7 +20,7 @@ from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
 from fa_registry.training.devices import PRECISIONS, obstacle
-from fa_registry.training.task import with_defaults
+from fa_registry.training.run_setup import with_defaults
 
 CHOICES = {
     "precision": PRECISIONS,

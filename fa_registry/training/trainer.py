@@ -21,8 +21,8 @@ from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_c
 from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.method_calls import update_feedback
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import StepSums, backprop_step, local_credit_step
-from fa_registry.training.task import Task
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
 FIRST_STEPS = 8  # the state after them is recorded: an audit replays them, and they are few on any network
@@ -44,41 +44,41 @@ class Trainer:
     This state is sufficient to resume a killed run. The module training.resume writes and reads it.
 
     Args:
-        task: the task to train.
+        setup: the setup to train.
         capture: see CapturedStep. The default is a CUDA graph on a GPU and no capture on a CPU.
     """
 
-    def __init__(self, task: Task, capture: Capture | None = None):
-        self.task = task
-        recipe, on_gpu = task.spec.recipe, task.device.type == "cuda"
+    def __init__(self, setup: RunSetup, capture: Capture | None = None):
+        self.setup = setup
+        recipe, on_gpu = setup.spec.recipe, setup.device.type == "cuda"
         groups = [
-            trainable_parameters(task.network, task.spec.control),
-            [parameter for parameter in task.feedback.parameters() if parameter.requires_grad],
+            trainable_parameters(setup.network, setup.spec.control),
+            [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad],
         ]
         self.parameters = [parameter for group in groups for parameter in group]
         self.optimizer = OPTIMIZERS[recipe.optimizer](
             [{"params": group} for group in groups],  # either may be empty
             # a captured step reads this at each replay, so it has to be a tensor on its device
-            lr=torch.tensor(recipe.learning_rate, device=task.device) if on_gpu else recipe.learning_rate,
+            lr=torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             fused=True,
             **({"capturable": True} if on_gpu and recipe.optimizer == "adamw" else {}),
         )
         self.generators = {
-            "data_order": generator(task.spec.seed, "data_order"),
-            "augmentation": generator(task.spec.seed, "augmentation", task.device),
-            "noise": generator(task.spec.seed, "noise", task.device),
-            "method": generator(task.spec.seed, "method", task.device),
+            "data_order": generator(setup.spec.seed, "data_order"),
+            "augmentation": generator(setup.spec.seed, "augmentation", setup.device),
+            "noise": generator(setup.spec.seed, "noise", setup.device),
+            "method": generator(setup.spec.seed, "method", setup.device),
         }
         self.epoch = 0
         self.early: EarlyCheckpoint | None = None
-        self._progress = torch.zeros((), device=task.device)
-        self._totals = torch.zeros(3, dtype=torch.float64, device=task.device)
-        self._run = runner(task.spec.precision, task.device)
-        self._stream = torch.cuda.Stream(task.device) if on_gpu else None
+        self._progress = torch.zeros((), device=setup.device)
+        self._totals = torch.zeros(3, dtype=torch.float64, device=setup.device)
+        self._run = runner(setup.spec.precision, setup.device)
+        self._stream = torch.cuda.Stream(setup.device) if on_gpu else None
         capture = capture or (cuda_capture(self.generators.values()) if on_gpu else None)
-        self.captured = CapturedStep(task.device, capture) if capture else None
-        self.initial = {name: weight.detach().clone() for name, weight in task.network.named_parameters()}
+        self.captured = CapturedStep(setup.device, capture) if capture else None
+        self.initial = {name: weight.detach().clone() for name, weight in setup.network.named_parameters()}
         self.chain = EpochChain(self.training_state())
 
     @property
@@ -100,9 +100,9 @@ class Trainer:
 
         The names are `network.NAME` and `feedback.NAME`.
         """
-        task = self.task
-        tensors = {f"network.{name}": tensor for name, tensor in task.network.state_dict().items()}
-        return tensors | {f"feedback.{name}": tensor for name, tensor in task.feedback.state_dict().items()}
+        setup = self.setup
+        tensors = {f"network.{name}": tensor for name, tensor in setup.network.state_dict().items()}
+        return tensors | {f"feedback.{name}": tensor for name, tensor in setup.feedback.state_dict().items()}
 
     def training_state(self) -> dict[str, Tensor]:
         """Return every tensor of network, feedback state and optimiser, without copies.
@@ -124,11 +124,11 @@ class Trainer:
             through: generator function that receives the epoch's batches and yields the batches to train on. Its code after a yield
                 runs after the step on the yielded batch.
         """
-        task = self.task
+        setup = self.setup
         # on another stream, its memory could be reused while this stream still has to read it
         with self._on_own_stream():
-            order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
-            batches = order.to(task.device).split(task.spec.recipe.batch_size)
+            order = torch.randperm(len(setup.splits.train_labels), generator=self.generators["data_order"])
+            batches = order.to(setup.device).split(setup.spec.recipe.batch_size)
             self.train_batch((through or self._keeping_the_first)(batches))
             self.chain.stage(self.training_state())
         self.epoch += 1
@@ -149,13 +149,13 @@ class Trainer:
         Args:
             batches: indices of the samples of each batch, (batch,).
         """
-        task = self.task
+        setup = self.setup
         advance = partial(self.captured, self._advance) if self.captured else self._advance
-        train_mode(task.network)
-        with self._on_own_stream(), noisy(task.network, self.generators["noise"]), products(task.spec.precision):
+        train_mode(setup.network)
+        with self._on_own_stream(), noisy(setup.network, self.generators["noise"]), products(setup.spec.precision):
             for group in self.optimizer.param_groups:
-                _set(group, "lr", learning_rate(task.spec, self.epoch))
-            self._progress.fill_(self.epoch / task.spec.epochs)
+                _set(group, "lr", learning_rate(setup.spec, self.epoch))
+            self._progress.fill_(self.epoch / setup.spec.epochs)
             self._totals.zero_()
             for batch in batches:
                 advance(batch)
@@ -165,7 +165,7 @@ class Trainer:
 
         The function also extends the chain of digests. The result is that of `run_epoch`.
         """
-        labels = self.task.splits.train_labels
+        labels = self.setup.splits.train_labels
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
         loss, accuracy, penalty = map(Reading.of, (self._totals / len(labels)).tolist())
@@ -190,22 +190,22 @@ class Trainer:
 
     def _advance(self, batch: Tensor) -> None:
         """Train on the samples with these indices, (batch,), and add the step's sums to the epoch's sums."""
-        splits = self.task.splits
+        splits = self.setup.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
         self._totals += torch.stack([sums.loss, sums.correct, sums.penalty])
 
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
         """Run one optimiser step on one batch."""
-        task, spec = self.task, self.task.spec
+        setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
-        if task.method.end_to_end:
-            sums = backprop_step(task.network, images, labels, spec.penalty, self._run)
+        if setup.method.end_to_end:
+            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run)
         else:
             sums = local_credit_step(
-                task.network,
-                task.method,
-                task.feedback,
+                setup.network,
+                setup.method,
+                setup.feedback,
                 images,
                 labels,
                 spec.penalty,
@@ -216,7 +216,7 @@ class Trainer:
             )
         self.optimizer.step()
         if sums.seen is not None:
-            update_feedback(task.method, task.feedback, sums.seen)
+            update_feedback(setup.method, setup.feedback, sums.seen)
         return sums
 
 

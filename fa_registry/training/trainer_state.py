@@ -10,7 +10,7 @@ from fa_registry.errors import IntegrityError, join_names, shortened
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.task import build_network, network_shape
+from fa_registry.training.run_setup import build_network, network_shape
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
@@ -54,8 +54,8 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
 
 def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
     """Load a checked state after `epoch` epochs into the trainer."""
-    trainer.task.network.load_state_dict(under(tensors, "network."))
-    trainer.task.feedback.load_state_dict(under(tensors, "feedback."))
+    trainer.setup.network.load_state_dict(under(tensors, "network."))
+    trainer.setup.feedback.load_state_dict(under(tensors, "feedback."))
     for index, parameter in enumerate(trainer.parameters):
         state = under(tensors, f"optimizer.{index}.")
         trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}

@@ -21,8 +21,8 @@ from fa_registry.training.checkpoint_import import MOST_BYTES, SAFETENSORS, load
 from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
+from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, too_large, weight_count
 from fa_registry.training.specs import parse_spec, run_name
-from fa_registry.training.task import BYTES, Task, build_task, too_large, weight_count
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.stores import open_tracker
@@ -109,13 +109,13 @@ def run_adopt(
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(str(fields.get("device", ""))), pinned_threads(threads):
-        task = build_task(spec, device_of(spec.device_class), place.root)
-        absent = load_foreign_weights(task, given, state)
-        measured = measure(task, absent)
+        setup = build_setup(spec, device_of(spec.device_class), place.root)
+        absent = load_foreign_weights(setup, given, state)
+        measured = measure(setup, absent)
         status = "diverged" if has_diverged(measured) else "complete"
-        final = _with_frozen(with_final(measured, task, absent), frozen)
+        final = _with_frozen(with_final(measured, setup, absent), frozen)
         outcome = TrainingOutcome(status, 0, final)  # no epoch was run here
-        run_id = _write(tracker, task, origin, EpochRow(spec.epochs, measured), outcome)
+        run_id = _write(tracker, setup, origin, EpochRow(spec.epochs, measured), outcome)
     return Adoption(run_id, status, True, headline(outcome), absent, _judge(run_id, strict))
 
 
@@ -134,8 +134,8 @@ def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
     return None
 
 
-def _write(tracker: Tracker, task: Task, origin: Origin, row: EpochRow, outcome: TrainingOutcome) -> str:
-    writer = RunWriter(tracker, task, origin=origin)
+def _write(tracker: Tracker, setup: RunSetup, origin: Origin, row: EpochRow, outcome: TrainingOutcome) -> str:
+    writer = RunWriter(tracker, setup, origin=origin)
     try:
         writer.start(None)
         writer.write_series(row)

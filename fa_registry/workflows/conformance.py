@@ -24,7 +24,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
 from fa_registry.training.code_fingerprint import Code, describe, fingerprint, fingerprint_changes
-from fa_registry.training.user_task import OWN_LOOP
+from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)

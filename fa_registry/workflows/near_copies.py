@@ -28,7 +28,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.controls import depth
-from fa_registry.training.task import build_network
+from fa_registry.training.run_setup import build_network
 
 # The smallest measured `distance` of two honest runs of different methods, seeds or controls, and the largest distance that is a
 # finding. Source: digits, seed 1, 12 and 48 steps of every method and of frozen and ladder_1 controls, resmlp and mlp 16x2. After

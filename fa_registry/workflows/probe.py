@@ -33,8 +33,8 @@ from fa_registry.training.cuda_graph import WARM_UP
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.measuring import is_third_party, measure, with_final
 from fa_registry.training.reference import EVERY
+from fa_registry.training.run_setup import RunSetup, build_setup_from_splits, check_room
 from fa_registry.training.specs import run_name
-from fa_registry.training.task import Task, build_task_from_splits, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import default_executor, on_gpu
@@ -213,10 +213,10 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         probed.reasons[spec.identity] = f"the data set cannot be read on this machine: {why}"
         return f"not timed: {why}"
     try:
-        task = build_task_from_splits(spec, device_of(spec.device_class), card, splits)
-        check_room(task)
-        stopwatch = Stopwatch(task.device)
-        found = run_time(task, stopwatch, left)
+        setup = build_setup_from_splits(spec, device_of(spec.device_class), card, splits)
+        check_room(setup)
+        stopwatch = Stopwatch(setup.device)
+        found = run_time(setup, stopwatch, left)
     except RegistryError as error:
         probed.failures[spec.identity] = str(error)
         return f"cannot be run: {error}"
@@ -225,7 +225,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
         probed.reasons[spec.identity] = "a training step takes too long for the time limit"
         return f"not timed: {probed.reasons[spec.identity]}"
     probed.times[spec.identity] = found
-    step = 1000 * found.training / batches(task)
+    step = 1000 * found.training / batches(setup)
     return f"{step:.3g} ms per step, {found.measuring:.2g} s per measurement, {found.final:.2g} s at the end of a run"
 
 
@@ -284,27 +284,27 @@ class Stopwatch:
         return cpu_after - cpu
 
 
-def batches(task: Task) -> int:
+def batches(setup: RunSetup) -> int:
     """Return the number of training steps in one epoch."""
-    return math.ceil(len(task.splits.train_labels) / task.spec.recipe.batch_size)
+    return math.ceil(len(setup.splits.train_labels) / setup.spec.recipe.batch_size)
 
 
-def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
+def run_time(setup: RunSetup, stopwatch: Stopwatch, left: float) -> RunTime | None:
     """Return the durations of training and measuring, or None if timing takes longer than `left` seconds."""
-    trainer = Trainer(task)
+    trainer = Trainer(setup)
     first = stopwatch.time(
         lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
     )
     # these passes over the test set and first steps decide whether it is timed, and are not part of the time
-    if first * (STEPS + len(task.splits.test_labels) / task.spec.recipe.batch_size) > left:
+    if first * (STEPS + len(setup.splits.test_labels) / setup.spec.recipe.batch_size) > left:
         return None
     training = training_seconds(trainer, stopwatch)
-    measured = measure(task)  # the first measurement also draws what later ones reuse
-    measuring = stopwatch.time(lambda: measure(task))
-    if is_third_party(task.spec):  # its reference gradient is checked at intervals of several epochs
-        plain = stopwatch.time(lambda: measure(task, objection=""))
+    measured = measure(setup)  # the first measurement also draws what later ones reuse
+    measuring = stopwatch.time(lambda: measure(setup))
+    if is_third_party(setup.spec):  # its reference gradient is checked at intervals of several epochs
+        plain = stopwatch.time(lambda: measure(setup, objection=""))
         measuring = plain + max(0.0, measuring - plain) / EVERY
-    final = stopwatch.time(lambda: with_final(measured, task, initial=trainer.initial))
+    final = stopwatch.time(lambda: with_final(measured, setup, initial=trainer.initial))
     return RunTime(training, measuring, final)
 
 
@@ -313,7 +313,7 @@ def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
 
     Only some steps are timed. The other steps are assumed to take the mean time of a timed step.
     """
-    count = batches(trainer.task)
+    count = batches(trainer.setup)
     taken, seconds = 0, 0.0
 
     def some(given: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -56,9 +56,9 @@ from fa_registry.training.replay_from_seed import (
     credit_in_training,
     replay_training,
 )
+from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import whole_number
-from fa_registry.training.task import Task, build_task
-from fa_registry.training.user_task import OWN_LOOP
+from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights
@@ -228,20 +228,20 @@ def _on_a_cluster(
         most = room.at_once or _default_processes(runs, measuring)
 
         def run_all(
-            jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, report: EventSink
+            jobs: Sequence[Any], job_function: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, report: EventSink
         ) -> None:
             executor.run(
-                jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), stop, report
+                jobs, partial(_in_one_step, job_function), dataclasses.replace(resources, at_once=processes), stop, report
             )
 
         return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)
 
 
 def _in_one_step(
-    task: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
+    job_function: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
 ) -> Generator[None, None, RemeasuredRun]:
-    """Convert the task to a generator, because executors expect generators."""
-    return task(run, stop, report)
+    """Convert the job function to a generator, because executors expect generators."""
+    return job_function(run, stop, report)
     yield
 
 
@@ -293,10 +293,10 @@ def _remeasured(
 ) -> Measurements:
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
-    task = build_task(record.spec, device_of(record.spec.device_class), data_root)
-    initial = _initial_weights(task, _sealed(tracker, record, task, feedback, RemeasureOptions()))
+    setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+    initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
     checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
-    return remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
+    return remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
 
 
 def remeasure_one(
@@ -446,19 +446,19 @@ def _measured(
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
-            task = build_task(record.spec, device_of(record.spec.device_class), data_root)
-            sealed = _sealed(tracker, record, task, feedback, measuring)
-            redrawn = replay_training(task, sealed, measuring.replay, record.run_id in (measuring.whole or ()))
+            setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+            sealed = _sealed(tracker, record, setup, feedback, measuring)
+            redrawn = replay_training(setup, sealed, measuring.replay, record.run_id in (measuring.whole or ()))
             recorded = record.measurements.conventions
-            initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
-            again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
+            initial, members = _initial_weights(setup, sealed), diagnostics.CATALOG.built_in()
+            again = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
             # the method's credit cannot be recomputed for an adopted run or without the feedback state
-            lost = bool(task.feedback.state_dict()) and feedback is None
-            unasked = measuring.replay == OFF or lost or task.spec.weights
+            lost = bool(setup.feedback.state_dict()) and feedback is None
+            unasked = measuring.replay == OFF or lost or setup.spec.weights
             # an adopted run records the code that measured the checkpoint, not the code that trained it
-            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)])]
-            checks += [] if task.spec.weights else [code]
-            further = (backprop_check(task, NO_FEEDBACK if lost else ""), network_check(task, again))
+            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(setup)])]
+            checks += [] if setup.spec.weights else [code]
+            further = (backprop_check(setup, NO_FEEDBACK if lost else ""), network_check(setup, again))
             checks += [check for check in further if check]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
@@ -468,16 +468,16 @@ def _measured(
     return dataclasses.replace(record, measurements=merged_figures, integrity=integrity), redrawn
 
 
-def _initial_weights(task: Task, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
-    """Return the initial weights from the run's file or from `task`, or None if none were recorded."""
+def _initial_weights(setup: RunSetup, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
+    """Return the initial weights from the run's file or from `setup`, or None if none were recorded."""
     if sealed.initial:
         return load_tensors(sealed.initial, sealed.digests["initial"])
-    drawn = task.network.state_dict()
+    drawn = setup.network.state_dict()
     return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
 
 
 def _sealed(
-    tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: RemeasureOptions
+    tracker: Tracker, record: RunRecord, setup: RunSetup, feedback: Path | None, measuring: RemeasureOptions
 ) -> SealedTraining:
     """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
@@ -490,8 +490,8 @@ def _sealed(
         early = tracker.artifact(record.run_id, schema.step_checkpoint(step))
         if early is None:
             raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
-    elsewhere = described_difference(record.measurements.conventions, machine(task))
-    exact = task.device.type == "cpu" and not elsewhere
+    elsewhere = described_difference(record.measurements.conventions, machine(setup))
+    exact = setup.device.type == "cpu" and not elsewhere
     ran = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
     ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
     later = {

@@ -30,8 +30,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.devices import MOST_PROCESSES, on_device
+from fa_registry.training.run_setup import too_large
 from fa_registry.training.specs import run_name, setting_label, whole_number
-from fa_registry.training.task import too_large
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes

@@ -29,7 +29,7 @@ from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
 from fa_registry.training.specs import INTEGERS
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
-from fa_registry.training.user_task import DIGITS, OWN, EpochJournal, UserTask, structure
+from fa_registry.training.user_run_setup import DIGITS, OWN, EpochJournal, UserRunSetup, structure
 from fa_registry.workflows.editions import DEFAULT_EDITION
 from fa_registry.workflows.rule_monitor import Monitor, checked_watch
 from fa_registry.workflows.stores import open_tracker, registry_folder
@@ -55,14 +55,14 @@ class TrackedRun:
 
     def __init__(
         self,
-        task: UserTask,
+        setup: UserRunSetup,
         network: nn.Module,
         rule: UserCreditRule,
         writer: Callable[[], RunWriter],
         rows: EpochJournal,
         freezing: AbstractContextManager[Any] | None = None,
     ):
-        self._task, self._network, self._rule, self._rows = task, network, rule, rows
+        self._task, self._network, self._rule, self._rows = setup, network, rule, rows
         self._begin, self._writer = writer, None
         self._objection: str | None = None  # result of the last check of the reference; None before the first check
         self._logged: list[str] = []
@@ -275,14 +275,14 @@ def track(
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: text for name, text in known.items() if text}}
-    task = UserTask(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
+    setup = UserRunSetup(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
     keep = RetentionOptions(checkpoint_every, RetentionOptions().points if epochs else 0)
     freezing = frozen_control(network, frozen) if control else None
     return TrackedRun(
-        task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows, freezing
+        setup, network, rule, lambda: RunWriter(tracker, setup, study, keep=keep, open_end=not epochs), rows, freezing
     )
 
 

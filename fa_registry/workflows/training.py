@@ -37,8 +37,8 @@ from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_other
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.run_setup import RunSetup, build_setup, check_room, too_large
 from fa_registry.training.specs import parse_spec, run_name, whole_number
-from fa_registry.training.task import Task, build_task, check_room, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_gone, close_zombies, resume_folder
@@ -161,11 +161,11 @@ def _training_steps(
     if job.yields and (other := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         overview.record_outcome(free=False)
         return _elsewhere(other)
-    task = build_task(job.spec, device_of(job.spec.device_class), job.root)
-    check_room(task)
+    setup = build_setup(job.spec, device_of(job.spec.device_class), job.root)
+    check_room(setup)
     with refused(FILES):
         own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
-        writer = RunWriter(tracker, task, *own)
+        writer = RunWriter(tracker, setup, *own)
     mine, params = writer.run_id, schema.params(job.spec)
     attempts.mine = mine
     try:
@@ -179,7 +179,7 @@ def _training_steps(
                 return _elsewhere(other)
         kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
         with writer.claim:
-            return (yield from _trained(job, task, writer, kept, StopTagPoller(tracker, job.study, stop), report))
+            return (yield from _trained(job, setup, writer, kept, StopTagPoller(tracker, job.study, stop), report))
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
@@ -213,20 +213,20 @@ def _elsewhere(run: StoredRun) -> TrainingResult:
 
 def _trained(
     job: TrainingJob,
-    task: Task,
+    setup: RunSetup,
     writer: RunWriter,
     kept: KeptState,
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Generator[None, None, TrainingResult]:
     """Train the job from the first epoch or from its resume file, and log the results."""
-    trainer, watch = Trainer(task), job.watch.of(job.spec.control)
+    trainer, watch = Trainer(setup), job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
         with refused(FILES):
             kept.fetch(resume.path, beyond=resume.reached())
             rows = resume.read_into(trainer)
-            writer.start(build_task(job.spec, task.device, job.root).network if rows else task.network)
+            writer.start(build_setup(job.spec, setup.device, job.root).network if rows else setup.network)
             writer.restore_rows(rows)
         monitor = Monitor(watch, writer.tag, rows)
         listener = _Listener(writer, resume, kept, monitor, report)
@@ -301,7 +301,7 @@ class _Listener:
             if self._resume.due():
                 self._resume.write(trainer, self._writer.rows)
                 self._kept.offer(self._resume.path, row.epoch)
-        self._report((row.epoch, trainer.task.spec.epochs, _note(row), dict(self._monitor.fired)))
+        self._report((row.epoch, trainer.setup.spec.epochs, _note(row), dict(self._monitor.fired)))
 
 
 def _note(row: EpochRow) -> str:

@@ -27,7 +27,7 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.probe_context import least_error_of
 from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
-from fa_registry.training.user_task import EVALUATION, OWN_LOOP, UserTask
+from fa_registry.training.user_run_setup import EVALUATION, OWN_LOOP, UserRunSetup
 
 REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
 # metrics that need no gradient
@@ -102,11 +102,11 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     checks.finish()
     members = diagnostics.CATALOG.built_in().values()
     wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
-    task = UserTask(record.spec, model, (batch["x"], batch["y"]), 0)
+    setup = UserRunSetup(record.spec, model, (batch["x"], batch["y"]), 0)
     least_error = least_error_of(record.measurements.conventions)
     rule = UserCreditRule("audit", model, None, None, 0)
-    found, reference = measured(network, *task.eval_batch, rule, wanted, least_error)
-    return task.with_conventions(found, reference.source), reference.check.objection if reference.check else ""
+    found, reference = measured(network, *setup.eval_batch, rule, wanted, least_error)
+    return setup.with_conventions(found, reference.source), reference.check.objection if reference.check else ""
 
 
 def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:

@@ -53,7 +53,7 @@ def test_what_is_timed_is_a_complete_and_tracked_run(monkeypatch, workplace):
 
 
 def test_the_bare_run_has_all_its_epochs_every_time():
-    trainer = Trainer(run_cost.build_task(run_cost._spec(0, 2, CPU), CPU))
+    trainer = Trainer(run_cost.build_setup(run_cost._spec(0, 2, CPU), CPU))
     bare = run_cost._bare(trainer)
     assert [bare().epochs, bare().epochs] == [2, 2]
 
@@ -68,7 +68,7 @@ def test_the_first_run_is_not_counted_and_the_bare_epochs_are_taken_off(monkeypa
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_card_the_bare_run_has_its_graphs():
     device = torch.device("cuda")
-    trainer = Trainer(run_cost.build_task(run_cost._spec(0, 4, device), device))
+    trainer = Trainer(run_cost.build_setup(run_cost._spec(0, 4, device), device))
     run_cost._bare(trainer)()
     assert trainer.stepping == CAPTURED
 
@@ -79,7 +79,7 @@ FLOP = 2 * 128 * (2 * 144 * 16 + 2 * 6 * 16 * 16 + 2 * 16 * 10 + 3 * 16 * 10)  #
 def test_the_floor_is_the_counted_work_at_the_measured_rates(monkeypatch):
     """One multiplication a second, two seconds a byte that is copied; the rounds' steps take twice and four times their floor."""
     trainer, side = Trainer(tiny_task()), 4
-    moved = 7 * 4 * sum(parameter.numel() for parameter in trainer.task.network.parameters())
+    moved = 7 * 4 * sum(parameter.numel() for parameter in trainer.setup.network.parameters())
     floor = FLOP + moved * 2
     seconds = {
         "fp32": [REPEATS * 2 * side**3] * 2,

@@ -14,7 +14,7 @@ from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
 from fa_registry.architectures._layers import Linear
 from fa_registry.training import measuring
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import tiny_task
 
@@ -23,7 +23,7 @@ RELATIVE = 1e-5
 
 
 @pytest.fixture
-def task() -> Task:
+def task() -> RunSetup:
     return cifar_task("dfa", BATCH, BATCH)
 
 
@@ -39,7 +39,7 @@ def test_one_step_gives_the_same_parameters_and_loss(task, fused, our_layer):
 
     assert loss == pytest.approx(sums.loss.item() / BATCH, rel=RELATIVE)
     theirs = loop.network.state_dict()
-    for name, ours in trainer.task.network.state_dict().items():
+    for name, ours in trainer.setup.network.state_dict().items():
         moved = (theirs[name] - start[name]).norm()
         assert moved > 0, f"{name} was not trained"
         assert (ours - theirs[name]).norm() <= RELATIVE * theirs[name].norm(), name
@@ -54,7 +54,7 @@ def test_the_gradients_are_the_same(task):
     loop.step(images, labels)
     trainer.step(images, labels)
     theirs = dict(loop.network.named_parameters())
-    for name, ours in trainer.task.network.named_parameters():
+    for name, ours in trainer.setup.network.named_parameters():
         assert (ours.grad - theirs[name].grad).norm() <= RELATIVE * theirs[name].grad.norm(), name
 
 
@@ -71,7 +71,7 @@ def test_as_published_no_layer_is_ours(task):
 
 
 @pytest.fixture
-def task_published_epoch() -> Task:
+def task_published_epoch() -> RunSetup:
     return cifar_task("dfa", BATCH, 2 * BATCH + 5)
 
 

@@ -11,7 +11,7 @@ import torch
 from benchmarks.replicas import ALONE, STACKED, TURNS, UNROLLED, Unrolled, compare_ways, way_lines
 from benchmarks.stacked import StackedDfa
 from fa_registry.training.cuda_graph import CAPTURED, WARM_UP
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import tiny_spec, tiny_task, weights_equal
 
@@ -41,14 +41,14 @@ def test_stacked_replicas_take_the_steps_of_separate_ones():
             assert losses[index].item() == pytest.approx(sums.loss.item(), rel=1e-5)
             assert right[index].item() == sums.correct.item()
     for index, trainer in enumerate(trainers):
-        for name, weight in trainer.task.network.named_parameters():
+        for name, weight in trainer.setup.network.named_parameters():
             torch.testing.assert_close(stacked.weights[name][index], weight, rtol=1e-3, atol=2e-5, msg=name)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_replica_reads_its_own_indices(device):
     """On a card the first steps warm up, and the last are replayed, on a stream of their own."""
-    task = build_task(tiny_spec(device=device), torch.device(device))
+    task = build_setup(tiny_spec(device=device), torch.device(device))
     plain = dataclasses.replace(task, splits=dataclasses.replace(task.splits, augment=middle))
     stacked = StackedDfa([Trainer(plain)] * 2)
     trainers = [Trainer(dataclasses.replace(plain, network=copy.deepcopy(plain.network))) for _ in range(2)]
@@ -64,7 +64,7 @@ def test_every_replica_reads_its_own_indices(device):
     torch.testing.assert_close(stacked.totals[:, 0], losses, rtol=1e-4, atol=0)
     assert losses[0] != losses[1]
     for index, trainer in enumerate(trainers):
-        for name, weight in trainer.task.network.named_parameters():
+        for name, weight in trainer.setup.network.named_parameters():
             torch.testing.assert_close(stacked.weights[name][index], weight, rtol=1e-3, atol=2e-5, msg=name)
 
 
@@ -72,13 +72,13 @@ def test_unrolled_steps_are_the_single_ones():
     single, many = Trainer(tiny_task()), Trainer(tiny_task())
     Unrolled(many, 3).steps(2)()
     single.train_batch((torch.arange(6 * 128) % 1437).split(128))
-    assert weights_equal(single.task.network, many.task.network)
+    assert weights_equal(single.setup.network, many.setup.network)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_all_ways_run_and_are_told_apart(device):
     found = compare_ways(
-        lambda seed: Trainer(build_task(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
+        lambda seed: Trainer(build_setup(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
     )
     assert set(found) == {ALONE, TURNS, STACKED, UNROLLED}
     assert all(spread.low > 0 for spread in found.values())

@@ -22,7 +22,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NOT_FINITE
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
-from fa_registry.training.probe_context import EVERY_ERROR, conventions_of_task
+from fa_registry.training.probe_context import EVERY_ERROR, conventions_of_setup
 from fa_registry.training.trainer import Trainer
 from tests.builders import record
 from tests.helpers.closed_form_tasks import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
@@ -81,7 +81,7 @@ def test_bp_that_fits_samples_to_the_last_bit_is_no_noise():
     task = tiny_task(method="bp", architecture="mlp", architecture_options=size, epochs=40, **recipe)
     train(Trainer(task), Recorder())
     measured = measure(task)
-    plain = measure(task, conventions=dataclasses.replace(conventions_of_task(task), least_error=EVERY_ERROR))
+    plain = measure(task, conventions=dataclasses.replace(conventions_of_setup(task), least_error=EVERY_ERROR))
     assert plain.sites["fidelity"][-1].value < LEAST_FIDELITY
     assert measured.sites["fidelity"][-1].value > 0.999999
     assert measured.sites["fidelity_batch"][-1].value == pytest.approx(1.0, abs=1e-9)

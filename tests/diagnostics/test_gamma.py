@@ -20,7 +20,7 @@ from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
-from fa_registry.training.task import network_shape
+from fa_registry.training.run_setup import network_shape
 from tests.helpers.probes import bench_for, one_site
 from tests.helpers.tiny_tasks import observation, supported, tiny_task
 

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from fa_registry.methods.base import CreditInputs
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import local_credit_step
-from fa_registry.training.task import Task
 from tests.helpers.numpy_resmlp import Arrays
 
 
-def seen(task: Task, images: torch.Tensor, labels: torch.Tensor, seed: int = 0) -> CreditInputs:
+def seen(task: RunSetup, images: torch.Tensor, labels: torch.Tensor, seed: int = 0) -> CreditInputs:
     """What a step told the method, with a fresh generator; every gradient it left behind is cleared."""
     inputs = local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none").seen
     for module in (task.network, task.feedback):

@@ -17,7 +17,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits
 from fa_registry.methods.base import CreditInputs, Method, NoFeedback
 from fa_registry.methods.dfa import PLUGIN as DFA
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from tests.helpers.tiny_tasks import scaling_network, tiny_task
 
 KINDS = ("vectors", "tokens", "maps")
@@ -98,7 +98,7 @@ def tilted(kind: str, count: int) -> list[Tensor]:
     return [torch.tensor(factor * spread(np.eye(CLASSES)[shown], kind)) for factor in ABOVE]
 
 
-def hand_task(network: Network, images: Tensor, labels: Tensor, credits: Sequence[Tensor] | None = None) -> Task:
+def hand_task(network: Network, images: Tensor, labels: Tensor, credits: Sequence[Tensor] | None = None) -> RunSetup:
     """A task around any float64 network; its test split is the eval batch and more. credits None: those of bp."""
     base = tiny_task(method="bp")
     splits = Splits(images, labels, images, labels, augment=lambda batch, draw: batch, digest="")
@@ -110,7 +110,7 @@ def hand_task(network: Network, images: Tensor, labels: Tensor, credits: Sequenc
 
 def sharp_task(
     kind: str, count: int, credits: Callable[[str, int], Sequence[Tensor]] | None = tilted, factors=FACTORS
-) -> Task:
+) -> RunSetup:
     """The sharp task: scaling blocks, head = identity, `count` samples in the order of `types`."""
     network = scaling_network(list(factors), torch.eye(CLASSES, dtype=torch.float64))
     network.pool = pooling(kind)
@@ -119,6 +119,6 @@ def sharp_task(
     return hand_task(network, images, torch.tensor(labels), credits and credits(kind, count))
 
 
-def initial_of(task: Task) -> Mapping[str, Tensor]:
+def initial_of(task: RunSetup) -> Mapping[str, Tensor]:
     """The task's weights as they are now."""
     return {name: weight.detach().clone() for name, weight in task.network.named_parameters()}

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from fa_registry.records import Scalar
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from tests.helpers.tiny_tasks import tiny_task
 
 TINY: dict[str, dict[str, Scalar]] = {
@@ -25,7 +25,7 @@ def of(architecture: str, **changes: Any) -> dict[str, Any]:
     return {"architecture": architecture, "architecture_options": TINY[architecture], **changes}
 
 
-def short_task(architecture: str, samples: int = 128, **changes: Any) -> Task:
+def short_task(architecture: str, samples: int = 128, **changes: Any) -> RunSetup:
     """A task on digits that trains on the first `samples` alone."""
     task = tiny_task(**of(architecture, **changes))
     splits = dataclasses.replace(

@@ -10,7 +10,6 @@ import torch
 
 from fa_registry.records import Scalar
 from fa_registry.training.step import backprop_step, local_credit_step
-from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.numpy_resmlp import AdamW, Arrays
 from tests.helpers.tiny_tasks import double, tiny_task
@@ -26,7 +25,7 @@ def arrays(module: torch.nn.Module) -> Arrays:
 
 def twin_task(
     method: str, penalty: float, credit_norm: str, **options: Scalar
-) -> tuple[Task, torch.Tensor, torch.Tensor]:
+) -> tuple[RunSetup, torch.Tensor, torch.Tensor]:
     """A float64 task with weights that are no special case: every bias and LayerNorm is perturbed. options: the method's."""
     spec = {"method": method, "method_options": options, "architecture_options": OPTIONS}
     task = double(tiny_task(penalty=penalty, credit_norm=credit_norm, **spec))

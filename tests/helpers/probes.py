@@ -11,17 +11,17 @@ from torch import Tensor
 from fa_registry import diagnostics
 from fa_registry.diagnostics import Observation, ProbeContext, Unavailable
 from fa_registry.training.probe_context import bench_of, credits_under
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from tests.helpers.tiny_tasks import observation
 
 
-def bench_for(task: Task) -> ProbeContext:
+def bench_for(task: RunSetup) -> ProbeContext:
     """What `measure` would hand to the diagnostics of the end."""
     look = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     return bench_of(task, look, credits_under(task, task.feedback, look), "", None)
 
 
-def first(task: Task, count: int) -> Task:
+def first(task: RunSetup, count: int) -> RunSetup:
     """The same task with a test split of its first `count` samples."""
     splits = dataclasses.replace(
         task.splits, test_images=task.splits.test_images[:count], test_labels=task.splits.test_labels[:count]

@@ -83,7 +83,7 @@ def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], k
         asked += [whole, measuring.nonce if whole else ""]
         code = [jsonio.encode(remeasure.code_check(record)), diagnostics.CATALOG.names()]
         # A test may put functions of its own in their place.
-        functions = (remeasure.obstacle, remeasure.build_task, remeasure.replay_training, remeasure.remeasure)
+        functions = (remeasure.obstacle, remeasure.build_setup, remeasure.replay_training, remeasure.remeasure)
         key = (jsonio.digest_of([asked, code]), *functions)
         if key not in known:
             known[key] = measure(tracker, record, measuring, data_root)

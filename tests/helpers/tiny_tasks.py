@@ -13,8 +13,8 @@ from fa_registry.architectures.base import Network
 from fa_registry.diagnostics.base import Observation
 from fa_registry.records import RunSpec
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train
+from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 
 SEED = 3
@@ -41,8 +41,8 @@ def supported(method: str) -> dict[str, Any]:
     return {"method": method, "architecture": "mlp", "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
 
 
-def tiny_task(**changes: Any) -> Task:
-    return build_task(tiny_spec(**changes), CPU)
+def tiny_task(**changes: Any) -> RunSetup:
+    return build_setup(tiny_spec(**changes), CPU)
 
 
 class Recorder:
@@ -60,7 +60,7 @@ def trained(**changes: Any) -> tuple[Trainer, Recorder, TrainingOutcome]:
     return trainer, recorder, train(trainer, recorder)
 
 
-def double(task: Task) -> Task:
+def double(task: RunSetup) -> RunSetup:
     """The same task in float64, for comparisons that must not drown in rounding."""
     splits = dataclasses.replace(
         task.splits, train_images=task.splits.train_images.double(), test_images=task.splits.test_images.double()

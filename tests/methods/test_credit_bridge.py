@@ -148,7 +148,7 @@ def test_warm_up_is_dfa_with_its_own_matrices(warmup, progress, warming):
 def test_a_step_moves_the_average_and_notes_the_progress(ema):
     trainer = Trainer(double(tiny_task(method="credit_bridge", epochs=10, method_options={"ema": ema})))
     trainer.epoch = 3
-    task = trainer.task
+    task = trainer.setup
     before = {name: one.clone() for name, one in task.feedback.average.named_parameters()}
     matrices = {name: one.clone() for name, one in task.feedback.direct.named_buffers()}
     trainer.train_batch([torch.arange(16)])

@@ -51,7 +51,7 @@ def test_weights_and_feedback_learn_as_the_twin(penalty):
 
 def gaps(trainer: Trainer) -> dict[str, torch.Tensor]:
     """W − B of every layer."""
-    network, matrices = trainer.task.network, trainer.task.feedback.matrices()
+    network, matrices = trainer.setup.network, trainer.setup.feedback.matrices()
     return {name: (network.get_submodule(name).weight - matrix).detach() for name, matrix in matrices.items()}
 
 
@@ -60,7 +60,7 @@ def test_the_difference_forgets_itself_under_the_recipe():
     three epochs of a falling learning rate η, W − B is multiplied by Π (1 − η_t λ)."""
     trainer = Trainer(double(tiny_task(method="kolen_pollack", epochs=3, weight_decay=2.0)))
     before, factor = gaps(trainer), 1.0
-    steps = -(-len(trainer.task.splits.train_labels) // trainer.task.spec.recipe.batch_size)
+    steps = -(-len(trainer.setup.splits.train_labels) // trainer.setup.spec.recipe.batch_size)
     for _ in range(3):
         trainer.run_epoch()
         factor *= (1 - 2.0 * trainer.optimizer.param_groups[0]["lr"]) ** steps
@@ -71,10 +71,10 @@ def test_the_difference_forgets_itself_under_the_recipe():
 
 def test_feedback_of_a_kept_block_stays_while_the_others_learn():
     trainer = Trainer(tiny_task(method="kolen_pollack", control="ladder_1"))
-    before = {name: matrix.detach().clone() for name, matrix in trainer.task.feedback.matrices().items()}
+    before = {name: matrix.detach().clone() for name, matrix in trainer.setup.feedback.matrices().items()}
     for _ in range(2):
-        trainer.step(trainer.task.splits.test_images[:32], trainer.task.splits.test_labels[:32])
-    after = trainer.task.feedback.matrices()
+        trainer.step(trainer.setup.splits.test_images[:32], trainer.setup.splits.test_labels[:32])
+    after = trainer.setup.feedback.matrices()
     changed = {name for name, matrix in after.items() if not torch.equal(matrix, before[name])}
     assert changed == {"blocks.1.w1", "blocks.1.w2", "out_head"}
     assert after["blocks.0.w1"].grad is None

@@ -14,8 +14,8 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.pepita import PLUGIN
 from fa_registry.testing.small_networks import Setting
+from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import local_credit_step
-from fa_registry.training.task import network_shape
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, forward, local_gradients
 from tests.helpers.tiny_tasks import tiny_spec, trained

@@ -20,8 +20,8 @@ from fa_registry.methods.base import Method
 from fa_registry.statistics import compare
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import accuracy
+from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers import published_loops
 from tests.helpers.nets import short_task
@@ -55,7 +55,7 @@ class Run:
     angles: list[float]
 
 
-def angle(task: Task) -> float:
+def angle(task: RunSetup) -> float:
     """Mean over the layers of the angle between W and B, degrees."""
     matrices = task.method.backward_weights(task.feedback, task.network)
     pairs = [(task.network.get_submodule(name).weight.detach(), matrix) for name, matrix in matrices.items()]
@@ -65,8 +65,8 @@ def angle(task: Task) -> float:
 
 def run(method: str, seed: int) -> Run:
     spec = parse_spec({**TASK, "method": method, "seed": seed, "method_options": OPTIONS.get(method, {})})
-    trainer, angles = Trainer(build_task(spec, torch.device("cpu"))), []
-    task = trainer.task
+    trainer, angles = Trainer(build_setup(spec, torch.device("cpu"))), []
+    task = trainer.setup
     for epoch in range(spec.epochs + 1):
         if epoch in LOOKS and method != "bp":
             angles.append(angle(task))
@@ -146,7 +146,7 @@ TOLERANCE = 1e-12  # of a parameter's largest entry
 class Watched(Trainer):
     """Keeps every batch that it trains on, augmented as it was."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: RunSetup):
         super().__init__(task)
         self.batches: list[Batch] = []
 
@@ -155,13 +155,13 @@ class Watched(Trainer):
         return super().step(images, labels)
 
 
-def drawn(architecture: str, trained: str) -> Task:
+def drawn(architecture: str, trained: str) -> RunSetup:
     method, control = TRAINED[trained]
     recipe = {"epochs": EPOCHS, "batch_size": BATCH}
     return double(short_task(architecture, SAMPLES, method=method, control=control, **recipe))
 
 
-def both(task: Task, architecture: str, trained: str) -> tuple[dict[str, Tensor], Net]:
+def both(task: RunSetup, architecture: str, trained: str) -> tuple[dict[str, Tensor], Net]:
     """Our parameters after training, by name, and the published network trained from the same start on the same batches."""
     theirs = NETWORKS[architecture]().double()
     theirs.load_state_dict(task.network.state_dict())

@@ -115,13 +115,13 @@ def test_redrawing_keeps_the_distribution_and_comes_from_the_generator_it_is_giv
     images, labels = (part[:32] for part in (tiny_task().splits.test_images, tiny_task().splits.test_labels))
     options = {"d_hidden": 200, "num_blocks": 1}
     first, second = (Trainer(tiny_task(method="brsf", architecture_options=options)) for _ in range(2))
-    start = first.task.feedback.B_blocks_0_w1.clone()
+    start = first.setup.feedback.B_blocks_0_w1.clone()
     torch.manual_seed(0)
     first.step(images, labels)
     torch.manual_seed(1)
     second.step(images, labels)
-    redrawn = first.task.feedback.B_blocks_0_w1
-    assert torch.equal(redrawn, second.task.feedback.B_blocks_0_w1)
+    redrawn = first.setup.feedback.B_blocks_0_w1
+    assert torch.equal(redrawn, second.setup.feedback.B_blocks_0_w1)
     assert redrawn.square().mean().item() == pytest.approx(1 / 200, rel=0.04)  # 40,000 entries: its std is 0.7 %
     assert abs((redrawn * start).mean().item()) * 200 < 4 / 200  # independent of the one before: its std is 1/√40,000
 

@@ -57,7 +57,7 @@ def test_gamma_is_the_mean_cosine_whatever_the_credits_scale(scale):
 
 def test_it_is_the_gamma_of_a_run_of_the_registry_bit_by_bit():
     trainer, _, outcome = trained(method="dfa", epochs=2)
-    task = trainer.task
+    task = trainer.setup
 
     def credit(model, x, y):
         return credits_under(task, task.feedback, run_forward_backward(model, x, y))

@@ -22,7 +22,7 @@ from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.probe_context import credit_inputs
 from fa_registry.training.replay_from_seed import credit_in_training
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from tests.helpers.plugins import installed_member
 from tests.helpers.tiny_tasks import supported, tiny_task, trained
 from tests.security import disguises
@@ -189,14 +189,14 @@ def third_party(monkeypatch):
     monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa": location})
 
 
-def task_of(source: str, **card: object) -> Task:
+def task_of(source: str, **card: object) -> RunSetup:
     """A trained network's task under the method of the source."""
     place: dict[str, object] = {}
     exec(source, place)
     method = place["PLUGIN"]
     method.card = dataclasses.replace(method.card, **card)
     trainer, _, _ = trained(method="bp")
-    return dataclasses.replace(tiny_task(), network=trainer.task.network, method=method)
+    return dataclasses.replace(tiny_task(), network=trainer.setup.network, method=method)
 
 
 @pytest.mark.parametrize("degrees", [0, 0.6, 8])
@@ -244,7 +244,7 @@ def test_a_credit_rule_that_moves_the_weights_fails_the_suite_and_the_audit():
 @pytest.mark.parametrize("name", methods.CATALOG.builtin_names())
 def test_no_built_in_method_is_taken_for_backpropagation(name):
     trainer, _, _ = trained(**supported(name))
-    found = backprop_check(trainer.task)
+    found = backprop_check(trainer.setup)
     assert found is None if name == "bp" else found.outcome == "agrees", found
 
 

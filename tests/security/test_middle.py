@@ -29,7 +29,7 @@ class TurnsToBackpropagation(Trainer):
     def step(self, images, labels):
         self.taken += 1
         if self.taken > 8:
-            self.task = dataclasses.replace(self.task, method=methods.CATALOG.get("bp"))
+            self.setup = dataclasses.replace(self.setup, method=methods.CATALOG.get("bp"))
         return super().step(images, labels)
 
 

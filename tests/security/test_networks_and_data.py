@@ -15,7 +15,7 @@ from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.network_check import network_check
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from tests.builders import record
 from tests.helpers.plugins import installed_member
 from tests.helpers.tiny_tasks import trained
@@ -110,15 +110,15 @@ def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, stu
 
 
 @pytest.fixture
-def task(monkeypatch) -> Task:
+def task(monkeypatch) -> RunSetup:
     location = dataclasses.replace(architectures.CATALOG.location("resmlp"), package="elsewhere", version="1")
     monkeypatch.setitem(
         vars(architectures.CATALOG), "_locations", {**architectures.CATALOG._locations, "resmlp": location}
     )
-    return trained(method="bp")[0].task
+    return trained(method="bp")[0].setup
 
 
-def checked(task: Task, answer=None) -> Check:
+def checked(task: RunSetup, answer=None) -> Check:
     """The check of the task's network, whose logits `answer(images, logits)` replaces."""
     network = task.network
     if answer is not None:

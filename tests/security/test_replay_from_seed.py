@@ -15,7 +15,7 @@ from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
 from fa_registry.training.measuring import remeasure
 from fa_registry.training.replay_from_seed import NOT_SEALED
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.workflows.replays import ranked
 from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
@@ -50,7 +50,7 @@ def measure_again_and_seal(store: Store, run_id: str) -> None:
     paths = {"checkpoint": folder / schema.FINAL, "feedback": folder / schema.FEEDBACK}
     digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
     spec, logged = decoded(store, run_id), jsonio.decode(Measurements, store.json(run_id, schema.MEASUREMENTS))
-    kept, task = folder / schema.INITIAL, build_task(spec, torch.device("cpu"))
+    kept, task = folder / schema.INITIAL, build_setup(spec, torch.device("cpu"))
     initial = load_tensors(kept) if kept.is_file() else copy.deepcopy(task.network).state_dict()
     again = remeasure(task, paths["checkpoint"], paths["feedback"], digests, initial)
     held = {**logged.scalars, **again.scalars}
@@ -62,7 +62,7 @@ def measure_again_and_seal(store: Store, run_id: str) -> None:
 def fit_feedback(store: Store, run_id: str) -> None:
     """B_l by least squares, so that e B_lᵀ is the exact gradient at the run's final weights: Γ → 1."""
     folder = store.artifacts(run_id)
-    task = build_task(decoded(store, run_id), torch.device("cpu"))
+    task = build_setup(decoded(store, run_id), torch.device("cpu"))
     load_into(task.network, folder / schema.FINAL)
     seen = diagnostics.run_forward_backward(task.network, *task.eval_batch)
     fitted = {
@@ -112,7 +112,7 @@ def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, tor
 
 
 def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
-    return build_task(decoded(store, run_id), torch.device("cpu")).network.state_dict()
+    return build_setup(decoded(store, run_id), torch.device("cpu")).network.state_dict()
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -257,7 +257,7 @@ def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorde
     )
     for run_id, seed in ((honest, 1), (forged, 3)):
         spec = dataclasses.replace(decoded(store, run_id), seed=seed)
-        drawn = build_task(spec, torch.device("cpu")).network.state_dict()
+        drawn = build_setup(spec, torch.device("cpu")).network.state_dict()
         save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
         if recorded:
             store.change_json(

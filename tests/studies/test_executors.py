@@ -318,4 +318,4 @@ def test_replicas_are_bit_equal_to_runs_trained_alone():
     for index, change in enumerate(changes):
         alone = Trainer(tiny_task(**change))
         assert run_to_completion(train_epochs(alone, Recorder())).final == ends[index].final
-        assert weights_equal(alone.task.network, together[index].task.network)
+        assert weights_equal(alone.setup.network, together[index].setup.network)

@@ -28,7 +28,7 @@ from fa_registry.testing.small_networks import Setting, forms, variants
 from fa_registry.testing.suite import UNIVERSAL
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.probe_context import credits_under
-from fa_registry.training.task import Task
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import supported, tiny_task
 from tests.testing import fakes, position_fakes
@@ -40,12 +40,12 @@ import sys
 from pathlib import Path
 from tests.testing.test_suite import credits_of, read_spec
 from fa_registry.training.checkpoint import load_into, save_tensors
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 import torch
 
 torch.set_num_threads(1)
 for folder in map(Path, sys.argv[1:]):
-    task = build_task(read_spec(folder), torch.device("cpu"))
+    task = build_setup(read_spec(folder), torch.device("cpu"))
     for tensor in task.feedback.state_dict().values():
         tensor.zero_()  # the seed alone must not bring them back: the file does
     for name in ("network", "feedback"):
@@ -58,7 +58,7 @@ def read_spec(folder: Path) -> RunSpec:
     return jsonio.decode(RunSpec, json.loads((folder / "spec.json").read_text()))
 
 
-def credits_of(task: Task) -> dict[str, torch.Tensor]:
+def credits_of(task: RunSetup) -> dict[str, torch.Tensor]:
     """c_0, c_1, … of a task on its eval batch."""
     credits = credits_under(
         task, task.feedback, diagnostics.run_forward_backward(task.network, *task.eval_batch, double=False)

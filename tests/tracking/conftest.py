@@ -11,8 +11,8 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RetentionOptions, RunWriter
 from fa_registry.training.loop import train
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 
 TINY = {
@@ -36,7 +36,7 @@ def tracker(request, tmp_path, empty_store):
 
 def write_run(tracker, study="", keep=RetentionOptions(), **changes):
     """Train the tiny spec into `tracker`; returns (writer, trainer, outcome)."""
-    task = build_task(parse_spec(TINY | changes), torch.device("cpu"))
+    task = build_setup(parse_spec(TINY | changes), torch.device("cpu"))
     writer = RunWriter(tracker, task, study, keep=keep)
     writer.start(task.network)
     trainer = Trainer(task)

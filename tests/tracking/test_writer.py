@@ -30,8 +30,8 @@ from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.tracking.writer import Origin, RetentionOptions, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from tests.tracking.conftest import TINY, write_run
 
 ARTIFACTS = (
@@ -53,7 +53,7 @@ def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(MemoryTracker, "create", full)
     with pytest.raises(StoreError, match="full"):
-        RunWriter(MemoryTracker(tmp_path / "runs"), build_task(parse_spec(TINY), torch.device("cpu")))
+        RunWriter(MemoryTracker(tmp_path / "runs"), build_setup(parse_spec(TINY), torch.device("cpu")))
     assert list(tmp_path.glob("fa_registry-run-*")) == []
 
 
@@ -113,10 +113,10 @@ def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
     final = load_tensors(tracker.artifact(writer.run_id, schema.FINAL))
     initial = load_tensors(tracker.artifact(writer.run_id, schema.INITIAL))
     feedback = load_tensors(tracker.artifact(writer.run_id, schema.FEEDBACK))
-    state = trainer.task.network.state_dict()
+    state = trainer.setup.network.state_dict()
     assert all(final[name].equal(value) for name, value in state.items())
     assert any(not initial[name].equal(value) for name, value in state.items())
-    assert all(feedback[name].equal(value) for name, value in trainer.task.feedback.state_dict().items())
+    assert all(feedback[name].equal(value) for name, value in trainer.setup.feedback.state_dict().items())
     card = json.loads(tracker.artifact(writer.run_id, schema.FEEDBACK_CARD).read_text())
     assert card["sha256"] == jsonio.file_digest(tracker.artifact(writer.run_id, schema.FEEDBACK))
     assert card["tensors"] == {"B_01": [16, 10], "B_02": [16, 10]}
@@ -183,14 +183,14 @@ def test_both_splits_of_the_data_are_told_in_one_entry_with_the_whole_digest(tra
     else:
         (entry,) = tracker.datasets[writer.run_id]
         name, profile = entry.name, {"sha256": entry.digest, **entry.profile}
-    splits = trainer.task.splits
+    splits = trainer.setup.splits
     sizes = {"train_samples": len(splits.train_labels), "test_samples": len(splits.test_labels)}
     assert name == "digits"
     assert profile == {
         "sha256": splits.digest,
         **sizes,
         "classes": 10,
-        "shape": "x".join(map(str, trainer.task.card.image_shape)),
+        "shape": "x".join(map(str, trainer.setup.card.image_shape)),
     }
 
 
@@ -224,8 +224,8 @@ def test_numbers_that_are_not_finite_go_to_the_series_and_a_tag_not_to_the_store
         {**outcome.final.scalars, "h_L": Reading.of(math.inf)},
         outcome.final.conventions,
     )
-    second = RunWriter(tracker, trainer.task)
-    second.start(trainer.task.network)
+    second = RunWriter(tracker, trainer.setup)
+    second.start(trainer.setup.network)
     second.on_epoch(EpochRow(0, broken), trainer)
     second.complete(type(outcome)("diverged", 0, broken))
     run = tracker.get(second.run_id)
@@ -236,8 +236,8 @@ def test_numbers_that_are_not_finite_go_to_the_series_and_a_tag_not_to_the_store
 
 def test_a_run_that_was_stopped_early_is_finished_for_the_store_and_says_what_stopped_it(tracker):
     writer, trainer, outcome = write_run(tracker)
-    early = RunWriter(tracker, trainer.task)
-    early.start(trainer.task.network)
+    early = RunWriter(tracker, trainer.setup)
+    early.start(trainer.setup.network)
     early.on_epoch(writer.rows[0], trainer)
     early.complete(type(outcome)("stopped_early", 0, outcome.final, "D1 at epoch 0"))
     run = tracker.get(early.run_id)
@@ -250,8 +250,8 @@ def test_a_run_that_was_stopped_early_is_finished_for_the_store_and_says_what_st
 
 def test_a_failed_run_says_so_and_keeps_the_traceback(tracker):
     writer, trainer, _ = write_run(tracker)
-    broken = RunWriter(tracker, trainer.task)
-    broken.start(trainer.task.network)
+    broken = RunWriter(tracker, trainer.setup)
+    broken.start(trainer.setup.network)
     broken.fail(RuntimeError("the disk is full"))
     run = tracker.get(broken.run_id)
     assert (run.state, run.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
@@ -407,7 +407,7 @@ class Faulty(Absent):
 def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, caplog):
     """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is told to have ended."""
     tracker = Faulty(tmp_path / "runs", away={0})
-    run = RunWriter(tracker, build_task(parse_spec(TINY), torch.device("cpu")))
+    run = RunWriter(tracker, build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
     assert "responds with errors" in caplog.text and "has ended, but its last files could not be written" in caplog.text
     assert tracker.get(run.run_id).state == "KILLED"
@@ -422,7 +422,7 @@ def test_points_wait_for_a_server_at_fault_too(tmp_path, monkeypatch):
 
 
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
-    run = RunWriter(Absent(tmp_path / "runs", away={0}), build_task(parse_spec(TINY), torch.device("cpu")))
+    run = RunWriter(Absent(tmp_path / "runs", away={0}), build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
     assert f"Run {run.run_id} stays RUNNING until the next command closes this run" in caplog.text
 

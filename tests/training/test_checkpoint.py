@@ -19,7 +19,7 @@ from fa_registry.training.checkpoint import content_digest, load_into, load_tens
 from fa_registry.training.checkpoint_import import read_foreign
 from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of, short_task
 from tests.helpers.tiny_tasks import Recorder, tiny_spec, tiny_task, trained, weights_equal
@@ -160,14 +160,14 @@ def test_the_resumed_run_is_the_undisturbed_run(tmp_path, method, stop_at):
     trainer, before = Trainer(tiny_task(**changes)), Recorder()
     with pytest.raises(Interrupted):
         train(trainer, before, stop=lambda: trainer.epoch == stop_at)
-    ResumeFile(tmp_path, trainer.task.spec.identity).write(trainer, before.rows)
+    ResumeFile(tmp_path, trainer.setup.spec.identity).write(trainer, before.rows)
     torch.manual_seed(1)
 
     fresh, after = Trainer(tiny_task(**changes)), Recorder()
-    rows = ResumeFile(tmp_path, fresh.task.spec.identity).read_into(fresh)
+    rows = ResumeFile(tmp_path, fresh.setup.spec.identity).read_into(fresh)
     assert fresh.epoch == stop_at
     outcome = train(fresh, after, resumed=rows[-1])
-    assert weights_equal(fresh.task.network, undisturbed.task.network)
+    assert weights_equal(fresh.setup.network, undisturbed.setup.network)
     assert [*rows, *after.rows] == expected.rows
     assert outcome == whole and "rho" in outcome.final.sites
 
@@ -184,10 +184,10 @@ def test_running_statistics_travel_along(tmp_path, method, control):
     ResumeFile(tmp_path, "id").write(first, recorder.rows[:2])
     fresh = Trainer(task())
     rows = ResumeFile(tmp_path, "id").read_into(fresh)
-    assert weights_equal(fresh.task.network, first.task.network)
-    assert fresh.task.network.stem_bn.running_mean.abs().max() > 0
+    assert weights_equal(fresh.setup.network, first.setup.network)
+    assert fresh.setup.network.stem_bn.running_mean.abs().max() > 0
     assert train(fresh, Recorder(), resumed=rows[-1]) == whole
-    assert weights_equal(fresh.task.network, undisturbed.task.network)  # buffers included
+    assert weights_equal(fresh.setup.network, undisturbed.setup.network)  # buffers included
 
 
 def test_a_run_stopped_after_its_last_epoch_still_gets_its_final_measurements(tmp_path):
@@ -235,7 +235,7 @@ def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
     spec = tiny_spec(**of("small_cnn", device=device))
 
     def fresh():
-        task = build_task(spec, torch.device(device))
+        task = build_setup(spec, torch.device(device))
         task.network.to(memory_format=torch.channels_last)
         return Trainer(task)
 
@@ -271,11 +271,11 @@ def test_where_the_first_steps_led_travels_along(tmp_path, stop_at):
 
 def test_the_feedback_state_travels_along(tmp_path):
     trainer = Trainer(tiny_task())
-    trainer.task.feedback.B_01.fill_(2.0)
+    trainer.setup.feedback.B_01.fill_(2.0)
     ResumeFile(tmp_path, "id").write(trainer, [])
     fresh = Trainer(tiny_task())
     ResumeFile(tmp_path, "id").read_into(fresh)
-    assert fresh.task.feedback.B_01.eq(2.0).all()
+    assert fresh.setup.feedback.B_01.eq(2.0).all()
 
 
 def test_rows_with_readings_that_are_not_finite_survive(tmp_path):
@@ -317,7 +317,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
     file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
     DAMAGES[damage](file.path)
     assert file.read_into(trainer) == []
-    assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
+    assert weights_equal(trainer.setup.network, untouched.setup.network) and trainer.epoch == 0
     aside = tmp_path / "id.resume.damaged"
     assert os.path.lexists(aside) and not os.path.lexists(file.path)
     assert f"renamed to {aside} and the run restarts" in caplog.text
@@ -357,7 +357,7 @@ def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
     file.write(first, [])
     resealed(file.path, FORGED[forgery])
     assert file.read_into(trainer) == [] and "was renamed to" in caplog.text
-    assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
+    assert weights_equal(trainer.setup.network, untouched.setup.network) and trainer.epoch == 0
 
 
 def test_a_state_that_nobody_changed_survives_being_sealed_again(tmp_path):
@@ -367,7 +367,7 @@ def test_a_state_that_nobody_changed_survives_being_sealed_again(tmp_path):
     assert file.reached() == 1
     resealed(file.path, lambda head, tensors: None)
     file.read_into(fresh)
-    assert fresh.epoch == 1 and weights_equal(fresh.task.network, first.task.network)
+    assert fresh.epoch == 1 and weights_equal(fresh.setup.network, first.setup.network)
 
 
 def test_a_finished_run_removes_its_file(tmp_path):

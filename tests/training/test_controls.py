@@ -48,27 +48,27 @@ def test_frozen_switches_the_blocks_off_and_nothing_else():
 @pytest.mark.parametrize("count", range(4))
 def test_a_rung_trains_the_last_blocks_and_everything_else(method, count):
     trainer, _, outcome = trained(method=method, control=f"ladder_{count}", epochs=1, architecture_options=OPTIONS)
-    names = {name for name, _ in trainer.task.network.named_parameters()}
+    names = {name for name, _ in trainer.setup.network.named_parameters()}
     kept = tuple(f"blocks.{block}." for block in range(3 - count))
-    assert changed(trainer.task) == {name for name in names if not name.startswith(kept or "none of them")}
+    assert changed(trainer.setup) == {name for name in names if not name.startswith(kept or "none of them")}
     assert outcome.status == "complete"
 
 
 def test_the_lowest_rung_by_bp_is_frozen_bit_by_bit():
     rungs = [trained(method="bp", control=control, epochs=2)[0] for control in ("ladder_0", "frozen")]
-    assert weights_equal(rungs[0].task.network, rungs[1].task.network)
+    assert weights_equal(rungs[0].setup.network, rungs[1].setup.network)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_highest_rung_is_the_method_itself_bit_by_bit(method):
     rungs = [trained(method=method, control=control, epochs=2, penalty=0.1)[0] for control in ("ladder_2", "none")]
-    assert weights_equal(rungs[0].task.network, rungs[1].task.network)
+    assert weights_equal(rungs[0].setup.network, rungs[1].setup.network)
 
 
 def test_the_lowest_rung_by_a_local_method_is_not_frozen():
     """Its embedding learns from the method's c_0, frozen's from backpropagation."""
     rungs = [trained(**spec, epochs=1)[0] for spec in ({"control": "ladder_0"}, {"control": "frozen", "method": "bp"})]
-    assert not weights_equal(rungs[0].task.network, rungs[1].task.network)
+    assert not weights_equal(rungs[0].setup.network, rungs[1].setup.network)
 
 
 def test_names():
@@ -112,7 +112,7 @@ def test_a_kept_blocks_batch_norm_stays_as_it_was_built_and_a_learning_ones_foll
     """128 samples in batches of 64: two steps, and a measurement before and after each epoch that must not count."""
     trainer = Trainer(short_task("small_resnet", method=method, control=control, epochs=2, batch_size=64))
     train(trainer, Recorder())
-    network = trainer.task.network
+    network = trainer.setup.network
     for index, block in enumerate(network.blocks):
         for norm in batch_norms(block):
             assert untouched(norm) == (index < kept)
@@ -126,7 +126,7 @@ def test_a_step_shows_a_batch_norm_its_batch_once(method):
     """Credits, feedback losses and measurements must not move the running statistics a second time."""
     trainer = Trainer(short_task("small_resnet", method=method, epochs=1, batch_size=64))
     train(trainer, Recorder())
-    assert {int(norm.num_batches_tracked) for norm in batch_norms(trainer.task.network)} == {2}
+    assert {int(norm.num_batches_tracked) for norm in batch_norms(trainer.setup.network)} == {2}
 
 
 def test_train_mode_reaches_all_but_the_kept_blocks():

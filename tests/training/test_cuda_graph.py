@@ -139,7 +139,7 @@ def test_a_trainer_is_gone_with_its_last_owner_and_so_is_the_memory_it_holds_on_
     """Not when Python next looks for cycles: a study trains hundreds, each with its data and its graph on one card."""
     trainer = Trainer(tiny_task(), capture=capture)
     trainer.run_epoch()
-    watched = [weakref.ref(one) for one in (trainer, trainer.task.network, trainer.optimizer)]
+    watched = [weakref.ref(one) for one in (trainer, trainer.setup.network, trainer.optimizer)]
     gc.disable()
     try:
         del trainer
@@ -156,8 +156,8 @@ def test_captured_training_is_bit_equal_to_plain_training(method):
     for _ in range(2):
         assert plain.run_epoch() == replayed.run_epoch()
     assert replayed.captured.how == CAPTURED and plain.captured is None
-    assert weights_equal(plain.task.network, replayed.task.network)
-    assert weights_equal(plain.task.feedback, replayed.task.feedback)
+    assert weights_equal(plain.setup.network, replayed.setup.network)
+    assert weights_equal(plain.setup.feedback, replayed.setup.feedback)
 
 
 def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(monkeypatch):

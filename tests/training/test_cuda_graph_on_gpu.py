@@ -12,7 +12,7 @@ import torch
 
 from fa_registry import methods
 from fa_registry.training.cuda_graph import CAPTURED
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY
 from tests.helpers.tiny_tasks import supported, tiny_spec
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 def on_card(method, **changes):
     fields = {**supported(method), "method": method, "device": "cuda", "epochs": 5, **changes}
-    return Trainer(build_task(tiny_spec(**fields), torch.device("cuda")))
+    return Trainer(build_setup(tiny_spec(**fields), torch.device("cuda")))
 
 
 CONV = {"architecture": "small_resnet", "architecture_options": TINY["small_resnet"], "dataset": "cifar_shaped:1000"}
@@ -73,14 +73,14 @@ def test_the_steps_of_an_epoch_never_wait_for_the_card(method):
 
 def test_a_method_that_looks_at_its_numbers_trains_on_step_by_step(monkeypatch):
     trainer, plain = on_card("weight_mirror"), on_card("weight_mirror")
-    genuine = type(trainer.task.method).update_feedback
+    genuine = type(trainer.setup.method).update_feedback
 
     def looking(self, feedback, inputs):
         assert inputs.losses.sum().item() > 0
         genuine(self, feedback, inputs)
 
     plain.run_epoch()
-    monkeypatch.setattr(type(trainer.task.method), "update_feedback", looking)
+    monkeypatch.setattr(type(trainer.setup.method), "update_feedback", looking)
     trainer.run_epoch()
     assert "the step waits for the GPU in test_cuda_graph_on_gpu.py" in trainer.stepping
     for one, other in zip(trainer.parameters, plain.parameters, strict=True):

@@ -142,7 +142,7 @@ def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
     rounded, exact = Trainer(tiny_task(method=method, precision="bf16")), Trainer(tiny_task(method=method))
     losses = [trainer.run_epoch()["loss_train"].value for trainer in (rounded, exact)]
     assert losses[0] == pytest.approx(losses[1], rel=0.02) and losses[0] != losses[1]
-    assert not weights_equal(rounded.task.network, exact.task.network)
+    assert not weights_equal(rounded.setup.network, exact.setup.network)
     assert {parameter.dtype for parameter in rounded.parameters} == {torch.float32}
 
 

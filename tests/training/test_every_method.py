@@ -11,7 +11,7 @@ from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import remeasure
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY, of, short_task
 from tests.helpers.tiny_tasks import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
@@ -27,8 +27,8 @@ def test_the_lowest_rung_of_a_penalised_ladder_trains_the_last_block_alone(metho
     assert outcome.final.scalars["blocks_trained"].value == 1
     assert recorder.rows[-1].measurements.scalars["penalty"].value > 0
     untouched = tiny_task(**supported(method)).network.blocks[0]
-    assert weights_equal(trainer.task.network.blocks[0], untouched)
-    assert not weights_equal(trainer.task.network.out_head, tiny_task(**supported(method)).network.out_head)
+    assert weights_equal(trainer.setup.network.blocks[0], untouched)
+    assert not weights_equal(trainer.setup.network.out_head, tiny_task(**supported(method)).network.out_head)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -41,8 +41,8 @@ def test_a_stopped_run_goes_on_bit_equal(method, tmp_path):
     fresh = Trainer(tiny_task(**supported(method), epochs=2))
     rows = file.read_into(fresh)
     assert train(fresh, Recorder(), resumed=rows[-1]) == whole
-    assert weights_equal(fresh.task.network, undisturbed.task.network)
-    assert weights_equal(fresh.task.feedback, undisturbed.task.feedback)
+    assert weights_equal(fresh.setup.network, undisturbed.setup.network)
+    assert weights_equal(fresh.setup.feedback, undisturbed.setup.feedback)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -50,16 +50,16 @@ def test_its_files_give_the_same_figures_again(method, tmp_path):
     trainer, _, outcome = trained(**supported(method), epochs=1)
     start = tiny_task(**supported(method)).network
     digests = {
-        "checkpoint": save_tensors(tmp_path / "final.safetensors", trainer.task.network.state_dict()),
-        "feedback": save_tensors(tmp_path / "state.safetensors", trainer.task.feedback.state_dict()),
+        "checkpoint": save_tensors(tmp_path / "final.safetensors", trainer.setup.network.state_dict()),
+        "feedback": save_tensors(tmp_path / "state.safetensors", trainer.setup.feedback.state_dict()),
     }
     paths = [tmp_path / name for name in ("final.safetensors", "state.safetensors")]
-    again = remeasure(build_task(trainer.task.spec, CPU), *paths, digests, initial=start.state_dict())
+    again = remeasure(build_setup(trainer.setup.spec, CPU), *paths, digests, initial=start.state_dict())
     assert again.sites == outcome.final.sites
     kept = {name: reading for name, reading in outcome.final.scalars.items() if name not in OF_TRAINING}
     assert again.scalars == kept and not again.failures
-    if trainer.task.feedback.state_dict():
-        lost = remeasure(build_task(trainer.task.spec, CPU), paths[0], None, digests)
+    if trainer.setup.feedback.state_dict():
+        lost = remeasure(build_setup(trainer.setup.spec, CPU), paths[0], None, digests)
         assert all(reading.value is None and reading.reason for reading in lost.sites["gamma"])
 
 
@@ -67,7 +67,7 @@ def test_its_files_give_the_same_figures_again(method, tmp_path):
 def test_training_leaves_the_global_generator_alone(method):
     before = torch.get_rng_state()
     trainer = Trainer(tiny_task(**supported(method)))
-    images, labels = trainer.task.splits.test_images[:8], trainer.task.splits.test_labels[:8]
+    images, labels = trainer.setup.splits.test_images[:8], trainer.setup.splits.test_labels[:8]
     trainer.step(images, labels)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -87,5 +87,5 @@ def test_every_pair_trains_or_is_refused_by_the_methods_card(method, architectur
     outcome = train(trainer, recorder)
     assert outcome.status == "complete" and not outcome.final.failures
     assert recorder.rows[-1].measurements.scalars["loss_train"].value > 0
-    assert not weights_equal(trainer.task.network, tiny_task(**of(architecture, method=method)).network)
+    assert not weights_equal(trainer.setup.network, tiny_task(**of(architecture, method=method)).network)
     assert len(outcome.final.sites["gamma"]) == TINY[architecture]["num_blocks"] + 1

@@ -57,20 +57,20 @@ def test_the_same_spec_twice_gives_bit_equal_weights(method):
     first, _, _ = trained(method=method)
     torch.manual_seed(99)  # the global generator must not matter
     second, _, _ = trained(method=method)
-    assert weights_equal(first.task.network, second.task.network)
+    assert weights_equal(first.setup.network, second.setup.network)
 
 
 def test_another_seed_gives_other_weights():
     first, _, _ = trained()
     second, _, _ = trained(seed=SEED + 1)
-    assert not weights_equal(first.task.network, second.task.network)
+    assert not weights_equal(first.setup.network, second.setup.network)
 
 
 def test_methods_with_one_seed_are_paired():
     """Same initial weights, and the same batches in the same order: the first epoch's images are equal bit by bit."""
     trainers = [Watching(tiny_task(method=method)) for method in METHODS]
     for trainer in trainers:
-        assert weights_equal(trainer.task.network, tiny_task().network)
+        assert weights_equal(trainer.setup.network, tiny_task().network)
         trainer.run_epoch()
         assert torch.equal(torch.cat(trainer.images), torch.cat(trainers[0].images))
         assert torch.equal(torch.cat(trainer.labels), torch.cat(trainers[0].labels))
@@ -80,7 +80,7 @@ def test_an_epoch_sees_every_sample_once_the_last_short_batch_included():
     trainer = Watching(tiny_task(batch_size=100))
     trainer.run_epoch()
     assert [len(labels) for labels in trainer.labels] == [100] * 14 + [37]
-    assert torch.equal(torch.cat(trainer.labels).bincount(), trainer.task.splits.train_labels.bincount())
+    assert torch.equal(torch.cat(trainer.labels).bincount(), trainer.setup.splits.train_labels.bincount())
 
 
 def test_epochs_differ_in_order_and_placement():
@@ -100,7 +100,7 @@ def test_training_figures_are_means_over_the_epochs_samples():
     assert set(losses) == {"loss_train", "accuracy_train", "penalty"}
     assert 1.5 < losses["loss_train"].value < 4  # ln 10 = 2.3 for an untrained net, not × batch or ÷ batch
     assert 0 <= losses["accuracy_train"].value <= 1
-    hidden = trainer.task.network(trainer.task.eval_batch[0], return_hidden=True)[1]
+    hidden = trainer.setup.network(trainer.setup.eval_batch[0], return_hidden=True)[1]
     branches = [above - below for below, above in zip(hidden[:-1], hidden[1:], strict=True)]
     expected = 0.1 * sum(f.square().sum(1).mean().item() for f in branches)
     assert losses["penalty"].value == pytest.approx(expected, rel=0.2)  # of 128 other images of the same distribution
@@ -129,21 +129,21 @@ def test_bp_learns():
 
 def test_no_epochs_is_the_initialisation_measured():
     trainer, recorder, outcome = trained(epochs=0)
-    assert weights_equal(trainer.task.network, tiny_task(epochs=0).network)
+    assert weights_equal(trainer.setup.network, tiny_task(epochs=0).network)
     assert [row.epoch for row in recorder.rows] == [0]
     assert outcome.status == "complete"
 
 
 def test_frozen_keeps_its_blocks_and_trains_the_rest():
     trainer, _, _ = trained(method="bp", control="frozen")
-    before, after = tiny_task().network.state_dict(), trainer.task.network.state_dict()
+    before, after = tiny_task().network.state_dict(), trainer.setup.network.state_dict()
     for name, value in after.items():
         assert torch.equal(value, before[name]) == name.startswith("blocks."), name
 
 
 def test_shallow_has_no_blocks():
     trainer, _, outcome = trained(method="bp", control="shallow")
-    assert len(trainer.task.network.blocks) == 0
+    assert len(trainer.setup.network.blocks) == 0
     assert len(outcome.final.sites["h_norm"]) == 1
     assert outcome.final.scalars["growth_max"].reason == "the network has no block"
 

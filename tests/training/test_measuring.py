@@ -28,7 +28,7 @@ from fa_registry.training.measuring import (
     with_final,
     without_input_site,
 )
-from fa_registry.training.task import Task, build_task
+from fa_registry.training.run_setup import RunSetup, build_setup
 from tests.builders import record
 from tests.helpers.closed_form_tasks import hand_task, initial_of
 from tests.helpers.nets import of
@@ -111,7 +111,7 @@ def test_a_credit_that_fits_no_state_is_refused_while_measuring():
             return [credit[:, :3] for credit in super().credits(feedback, inputs)]
 
     task = tiny_task()
-    misfit = Task(task.spec, CPU, task.card, task.splits, task.network, Misfit(), task.feedback)
+    misfit = RunSetup(task.spec, CPU, task.card, task.splits, task.network, Misfit(), task.feedback)
     with pytest.raises(PluginError, match=r"site 0: credit of shape \(128, 3\), expected \(128, 16\)"):
         measure(misfit)
 
@@ -175,7 +175,7 @@ def test_looking_itself_may_not_fail_in_silence():
         measure(task)
 
 
-def spoiled(method: str, fault: str) -> Task:
+def spoiled(method: str, fault: str) -> RunSetup:
     """A task on which most figures cannot be had."""
     task = tiny_task(method=method)
     splits = task.splits
@@ -249,16 +249,16 @@ def short_run(tmp_path, **changes):
     trainer, _, outcome = trained(**changes, epochs=1)
     paths = {"checkpoint": tmp_path / "final.safetensors", "feedback": tmp_path / "state.safetensors"}
     digests = {
-        "checkpoint": save_tensors(paths["checkpoint"], trainer.task.network.state_dict()),
-        "feedback": save_tensors(paths["feedback"], trainer.task.feedback.state_dict()),
+        "checkpoint": save_tensors(paths["checkpoint"], trainer.setup.network.state_dict()),
+        "feedback": save_tensors(paths["feedback"], trainer.setup.feedback.state_dict()),
     }
     save_tensors(tmp_path / INITIAL, tiny_task(**changes).network.state_dict())
-    return trainer.task.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
+    return trainer.setup.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
 
 
 def test_recomputed_figures_are_bit_equal(run, tmp_path):
     spec, checkpoint, feedback, digests, final = run
-    again = remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
+    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
     assert {"rho", "nudge", "stability", "gamma_null_p"} <= set(again.sites)
     assert again.scalars["feature_drift_blocks"].value > 0 and again.scalars["blocks_trained"].value == 2
     assert again.sites == final.sites
@@ -308,8 +308,8 @@ def test_a_run_of_an_older_release_is_recomputed_as_it_was_measured_and_then_lea
     """20 draws, every sample in fidelity, and site 0 counted: its conventions name the draws alone."""
     spec, checkpoint, feedback, digests, _ = short_run(tmp_path, **ON_MLP)
     initial, recorded = load_tensors(tmp_path / INITIAL), {"gamma_null_draws": 20, "threads": 1}
-    again = remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial, recorded)
-    today = remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial)
+    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial, recorded)
+    today = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial)
     assert again.conventions["gamma_null_draws"] == 20 and again.conventions["first_credited_site"] == 0
     p_values = [reading.value * 21 for reading in again.sites["gamma_null_p"]]
     assert len(p_values) == 3 and p_values == pytest.approx([round(value) for value in p_values])
@@ -331,15 +331,15 @@ def test_a_run_cannot_choose_which_of_its_sites_count(tmp_path):
     spec, checkpoint, feedback, digests, final = short_run(tmp_path, method="dfa")
     initial = load_tensors(tmp_path / INITIAL)
     recorded = {**final.conventions, "first_credited_site": 2, "fidelity_least_error": 0.5}
-    again = remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial, recorded)
-    assert again == remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial)
+    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial, recorded)
+    assert again == remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial)
     assert again.conventions["first_credited_site"] == 0
 
 
 @pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])
 def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path, architecture):
     spec, checkpoint, feedback, digests, final = short_run(tmp_path, **of(architecture, method="dfa"))
-    again = remeasure(build_task(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
+    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
     assert again.sites == final.sites and not again.failures
     assert all(reading.value is not None for reading in again.sites["gamma"])
     tensors = load_tensors(checkpoint)
@@ -348,14 +348,14 @@ def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path
     if moved:
         changed = {name: torch.zeros_like(value) if name in moved else value for name, value in tensors.items()}
         other = remeasure(
-            build_task(spec, CPU), checkpoint, feedback, {**digests, "checkpoint": save_tensors(checkpoint, changed)}
+            build_setup(spec, CPU), checkpoint, feedback, {**digests, "checkpoint": save_tensors(checkpoint, changed)}
         )
         assert other.sites["g_norm"] != final.sites["g_norm"]
 
 
 def test_without_the_feedback_file_every_gamma_is_na(run):
     spec, checkpoint, _, digests, _ = run
-    measured = remeasure(build_task(spec, CPU), checkpoint, None, digests)
+    measured = remeasure(build_setup(spec, CPU), checkpoint, None, digests)
     gammas = [reading for name, row in measured.sites.items() if name.startswith("gamma") for reading in row]
     if spec.method == "bp":
         assert all(
@@ -370,13 +370,13 @@ def test_a_changed_checkpoint_is_refused(run):
     spec, checkpoint, feedback, digests, _ = run
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match="final.safetensors: expected SHA-256"):
-        remeasure(build_task(spec, CPU), checkpoint, feedback, digests)
+        remeasure(build_setup(spec, CPU), checkpoint, feedback, digests)
 
 
 @pytest.mark.parametrize("run", ["fa"], indirect=True)
 def test_without_the_initial_weights_there_is_no_drift(run):
     spec, checkpoint, feedback, digests, final = run
-    again = remeasure(build_task(spec, CPU), checkpoint, feedback, digests)
+    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests)
     lost = [name for name in again.scalars if name.startswith("feature_drift") or name == "blocks_trained"]
     assert set(lost) == {name for name in final.scalars if name.startswith("feature_drift") or name == "blocks_trained"}
     assert {again.scalars[name].reason for name in lost} == {"the run's initial weights were not saved"}
@@ -389,7 +389,7 @@ def test_another_feedback_gives_another_gamma(run):
     stream = torch.Generator().manual_seed(0)
     fresh = {name: torch.randn(matrix.shape, generator=stream) for name, matrix in load_tensors(feedback).items()}
     other = remeasure(
-        build_task(spec, CPU), checkpoint, feedback, {**digests, "feedback": save_tensors(feedback, fresh)}
+        build_setup(spec, CPU), checkpoint, feedback, {**digests, "feedback": save_tensors(feedback, fresh)}
     )
     assert other.sites["gamma"][1] != final.sites["gamma"][1]
     assert other.sites["g_norm"] == final.sites["g_norm"]

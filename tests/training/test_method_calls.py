@@ -14,7 +14,7 @@ from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.seeding import generator
 from fa_registry.training.loop import train
 from fa_registry.training.method_calls import frozen_weights
-from fa_registry.training.task import network_shape
+from fa_registry.training.run_setup import network_shape
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import SEED, Recorder, tiny_task, weights_equal
 
@@ -67,8 +67,8 @@ def test_learning_feedback_changes_nothing_else():
     plain, following = Trainer(tiny_task()), Trainer(task_of(Follower()))
     plain.run_epoch()
     following.run_epoch()
-    assert weights_equal(plain.task.network, following.task.network)
-    assert torch.equal(plain.task.feedback.B_01, following.task.feedback.B_01)
+    assert weights_equal(plain.setup.network, following.setup.network)
+    assert torch.equal(plain.setup.feedback.B_01, following.setup.feedback.B_01)
 
 
 def test_held_weights_take_no_gradient_and_are_let_go_again():

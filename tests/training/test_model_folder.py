@@ -21,7 +21,7 @@ METHODS = ("bp", "dfa", "dni", "kolen_pollack", "weight_mirror")  # without, wit
 def made(folder, without=(), **changes):
     """A folder of a run trained here; returns the trained task. without: files that the run lacks."""
     trainer, _, _ = trained(epochs=1, **changes)
-    task = trainer.task
+    task = trainer.setup
     files = {
         name: folder / f"of the run {name}" for name in (model_folder.NETWORK, model_folder.FEEDBACK, model_folder.SPEC)
     }

@@ -41,7 +41,7 @@ class Keeping(Recorder):
         if row.epoch - 1 in self.kept:
             path = self.folder / schema.after_kept_state(row.epoch - 1)
             self.kept[row.epoch - 1] += (path, save_tensors(path, trainer.state()))
-        if row.epoch in kept_epochs(self.states, trainer.task.spec.epochs):
+        if row.epoch in kept_epochs(self.states, trainer.setup.spec.epochs):
             path = self.folder / schema.kept_state(row.epoch)
             self.kept[row.epoch] = (path, save_tensors(path, full_state(trainer)))
 
@@ -62,8 +62,8 @@ def recorded_run(
     recorded = RecordedEpochs(tuple(trainer.chain.digests), "", difference, range(outcome.epochs + 1), heard.kept)
     paths = {name: folder / f"{name}.safetensors" for name in ("early", "feedback", "final")}
     digests = {"early": save_tensors(paths["early"], trainer.early.tensors)} if trainer.early else {}
-    digests["feedback"] = save_tensors(paths["feedback"], trainer.task.feedback.state_dict())
-    final = paths["final"], save_tensors(paths["final"], trainer.task.network.state_dict())
+    digests["feedback"] = save_tensors(paths["feedback"], trainer.setup.feedback.state_dict())
+    final = paths["final"], save_tensors(paths["final"], trainer.setup.network.state_dict())
     return SealedTraining(
         feedback=paths["feedback"],
         early=paths["early"] if trainer.early else None,
@@ -158,7 +158,7 @@ def test_a_run_of_no_epoch_must_end_where_it_begins(tmp_path):
     path = sealed.later[0][0]
     trained = Trainer(tiny_task(epochs=1))
     trained.run_epoch()
-    digest = save_tensors(path, trained.task.network.state_dict())
+    digest = save_tensors(path, trained.setup.network.state_dict())
     assert replayed(dataclasses.replace(sealed, later={0: (path, digest)}), epochs=0).outcome == "differs"
 
 

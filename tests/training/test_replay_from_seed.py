@@ -58,7 +58,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     assert "differs" not in outcomes(found).values(), found.checks
     assert outcomes(found)["initial weights"] == outcomes(found)["first steps"] == "agrees"
     assert (found.steps, found.of) == (8, 12)
-    assert credit_in_training(trainer.task).outcome == "agrees"
+    assert credit_in_training(trainer.setup).outcome == "agrees"
 
 
 def test_a_gradient_that_is_small_beside_the_states_raises_no_alarm(tmp_path, monkeypatch):
@@ -70,8 +70,8 @@ def test_a_gradient_that_is_small_beside_the_states_raises_no_alarm(tmp_path, mo
         credit_check, "SAME_CREDIT", 1e-6
     )  # 4e-5 where the gradient was taken of the summed loss instead
     with torch.no_grad():
-        trainer.task.network.embed.weight.mul_(10)
-    assert credit_in_training(trainer.task).outcome == "agrees"
+        trainer.setup.network.embed.weight.mul_(10)
+    assert credit_in_training(trainer.setup).outcome == "agrees"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
     sealed, trainer = sealed_epoch(tmp_path, **changes)
     found = replay_training(tiny_task(**changes, epochs=1), sealed)
     assert set(outcomes(found).values()) == {"agrees"}, found.checks
-    assert credit_in_training(trainer.task).outcome == "agrees"
+    assert credit_in_training(trainer.setup).outcome == "agrees"
 
 
 def test_the_task_stays_as_it_was_drawn(tmp_path):

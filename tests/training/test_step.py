@@ -13,6 +13,7 @@ from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.terminal_loss import output_error
 from fa_registry.training import step as step_chained
 from fa_registry.training.controls import trainable_parameters
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import (
     OutputError,
     backprop_step,
@@ -22,7 +23,6 @@ from fa_registry.training.step import (
     norm_eps,
     normalised_credits,
 )
-from fa_registry.training.task import Task
 from tests.helpers.nets import of, short_task
 from tests.helpers.tiny_tasks import double, tiny_task
 
@@ -252,7 +252,7 @@ def test_a_row_of_credit_teaches_what_the_objective_says(architecture, extra, cr
 SAMPLES, PENALTY = 12, 0.05
 
 
-def task_on(architecture: str) -> Task:
+def task_on(architecture: str) -> RunSetup:
     """Norms moved off their initial values; training mode."""
     task, stream = double(short_task(architecture, method="weight_fa")), torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -263,11 +263,11 @@ def task_on(architecture: str) -> Task:
     return task
 
 
-def batch(task: Task) -> tuple[Tensor, Tensor]:
+def batch(task: RunSetup) -> tuple[Tensor, Tensor]:
     return task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
 
 
-def stepped(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+def stepped(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tensor]:
     task.network.zero_grad(set_to_none=True)
     local_credit_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm)
     return {
@@ -277,7 +277,7 @@ def stepped(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
     }
 
 
-def defined(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+def defined(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tensor]:
     """c_{l−1} = c_l (skip) + what c_l leaves at block l's input, whole; then every J_l by autograd, one after the other."""
     network, (images, labels) = task.network, batch(task)
     matrices = task.method.backward_weights(task.feedback, network)

@@ -17,8 +17,8 @@ from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.published_api import diagnosis
 from fa_registry.terminal_loss import output_error, sample_losses, target_rows
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.step import OutputError
-from fa_registry.training.task import build_task
 from tests.helpers.tiny_tasks import CPU, tiny_spec
 
 VOCABULARY = 10
@@ -101,7 +101,7 @@ def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(mon
     dataset = Tokens(shape, dtype)
     monkeypatch.setattr(datasets, "get", lambda name: dataset)
     with pytest.raises(InvalidFields, match=REFUSED) as refused:
-        build_task(spec, CPU)
+        build_setup(spec, CPU)
     assert len(refused.value.problems) == 2
     assert refused.value.problems[0].startswith("train_labels: ") and refused.value.problems[1].startswith(
         "test_labels: "

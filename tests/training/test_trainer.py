@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fa_registry import architectures, methods
 from fa_registry.training.controls import train_mode
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import StepSums
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import tiny_task
 
@@ -28,7 +28,7 @@ class Counting(Trainer):
 
 def test_every_epoch_reports_means_over_its_own_samples_the_last_short_batch_included():
     trainer = Counting(tiny_task(batch_size=100))  # 1437 samples
-    zeros = (trainer.task.splits.train_labels == 0).double().mean().item()
+    zeros = (trainer.setup.splits.train_labels == 0).double().mean().item()
     for _ in range(2):
         losses = {name: reading.value for name, reading in trainer.run_epoch().items()}
         assert losses == pytest.approx({"loss_train": 2.5, "accuracy_train": zeros, "penalty": 0.25}, rel=1e-12)
@@ -40,8 +40,8 @@ def test_an_epoch_trains_with_process_noise_from_the_runs_own_stream():
         trainer = Trainer(tiny_task(method="bp", architecture="linear_lq", architecture_options=options))
         before = trainer.generators["noise"].get_state()
         trainer.run_epoch()
-        assert all(block.noise is None for block in trainer.task.network.blocks)  # measuring has none
-        return trainer.task.network, torch.equal(trainer.generators["noise"].get_state(), before)
+        assert all(block.noise is None for block in trainer.setup.network.blocks)  # measuring has none
+        return trainer.setup.network, torch.equal(trainer.generators["noise"].get_state(), before)
 
     (still, _), (shaken, kept) = network(0.0), network(0.5)
     assert not kept
@@ -84,13 +84,13 @@ def test_the_state_after_the_first_steps_is_kept_as_it_was_then(batch_size, step
     assert kept.early.step == steps and followed.early is None
     assert all(torch.equal(early[name], tensor) for name, tensor in followed.state().items())
     assert all(torch.equal(early[name], tensor) for name, tensor in kept.early.tensors.items())
-    assert not torch.equal(early["network.out_head.weight"], kept.task.network.out_head.weight)
+    assert not torch.equal(early["network.out_head.weight"], kept.setup.network.out_head.weight)
 
 
 def test_sgd_moves_along_the_gradient_and_decays():
     trainer = Trainer(tiny_task(method="dfa", optimizer="sgd", learning_rate=0.1, weight_decay=0.2))
     before = [parameter.detach().clone() for parameter in trainer.parameters]
-    splits = trainer.task.splits
+    splits = trainer.setup.splits
     trainer.step(splits.test_images[:8], splits.test_labels[:8])
     for start, parameter in zip(before, trainer.parameters, strict=True):
         expected = start - 0.1 * (parameter.grad + 0.2 * start)
@@ -145,7 +145,7 @@ def test_a_step_of_every_pair_leaves_its_numbers_where_they_are(architecture, me
     dataset = "lq" if architecture == "linear_lq" else "digits"
     options = SMALL.get(architecture, {})
     spec = {"method": method, "architecture": architecture, "dataset": dataset, "seed": 1, "epochs": 1}
-    task = build_task(parse_spec({**spec, "architecture_options": options, "penalty": 0.01}), torch.device("cpu"))
+    task = build_setup(parse_spec({**spec, "architecture_options": options, "penalty": 0.01}), torch.device("cpu"))
     trainer = Trainer(task)
     train_mode(task.network)
     with Unread() as watch:

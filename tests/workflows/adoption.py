@@ -49,8 +49,8 @@ def trained_elsewhere(folder: Path) -> Elsewhere:
     with pinned_threads(1):
         trainer, _, outcome = trained(epochs=1)
     found = Elsewhere(folder, outcome.final)
-    save_tensors(Path(found.weights), trainer.task.network.state_dict())
-    save_tensors(Path(found.feedback), trainer.task.feedback.state_dict())
+    save_tensors(Path(found.weights), trainer.setup.network.state_dict())
+    save_tensors(Path(found.feedback), trainer.setup.feedback.state_dict())
     return found
 
 

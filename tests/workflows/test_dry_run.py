@@ -18,8 +18,8 @@ from fa_registry.datasets._raw_images import RawImages
 from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import file_digest
 from fa_registry.studies.study import load_study
+from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import build_task
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import dry_run
 from fa_registry.workflows import probe as probing
@@ -280,10 +280,10 @@ def test_an_epoch_is_its_timed_steps_and_as_long_ones_for_the_rest(monkeypatch, 
         return genuine(self, images, labels)
 
     monkeypatch.setattr(Trainer, "step", step)
-    trainer = Trainer(build_task(spec(batch_size=batch_size), torch.device("cpu")))
+    trainer = Trainer(build_setup(spec(batch_size=batch_size), torch.device("cpu")))
     stopwatch = Stopwatch(torch.device("cpu"), lambda: (moved[0], moved[0]))
     seconds = training_seconds(trainer, stopwatch)
-    assert seconds == -(-len(trainer.task.splits.train_labels) // batch_size)
+    assert seconds == -(-len(trainer.setup.splits.train_labels) // batch_size)
     assert len(sizes) == STEPS and set(sizes) == {batch_size}
 
 
@@ -291,7 +291,7 @@ def test_an_epoch_is_its_timed_steps_and_as_long_ones_for_the_rest(monkeypatch, 
 def test_steps_that_take_too_long_have_no_time_and_no_guess(monkeypatch, left):
     clock = count()
     stopwatch = Stopwatch(torch.device("cpu"), lambda: (now := float(next(clock)), now))  # a second a look
-    found = probing.run_time(build_task(spec(), torch.device("cpu")), stopwatch, left)
+    found = probing.run_time(build_setup(spec(), torch.device("cpu")), stopwatch, left)
     assert (found is None) is (left == 6.0)
 
 

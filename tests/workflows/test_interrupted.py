@@ -176,7 +176,7 @@ LOOP_STAGES = {
     "first weights": (RunWriter, "start", 1, False),
     "its own step": (Loop, "step", 1, False),
     "an epoch": (RunWriter, "on_epoch", 1, True),
-    "last measurement": (track.UserTask, "with_conventions", 1, False),
+    "last measurement": (track.UserRunSetup, "with_conventions", 1, False),
     "files uploaded": (MlflowTracker, "upload", 1, True),
     "twice": (Loop, "step", 2, False),
 }

@@ -23,7 +23,7 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.training import model_folder
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
-from fa_registry.training.task import build_task
+from fa_registry.training.run_setup import build_setup
 from fa_registry.workflows import promote, remeasure
 from fa_registry.workflows.promote import (
     MAX_REASON,
@@ -98,7 +98,7 @@ def test_what_is_loaded_is_what_was_trained(judged):
     run = judged.run()
     promoted = judged.promoted(run, *BY_2026_11, "--name", "loads")
     spec = jsonio.decode(RunSpec, json.loads(judged.artifact(run, schema.SPEC).read_text()))
-    task = build_task(spec, torch.device("cpu"))
+    task = build_setup(spec, torch.device("cpu"))
     task.network.load_state_dict(load_tensors(judged.artifact(run, schema.FINAL)))
     for reference in (promoted["reference"], "models:/loads@warn", files_of(judged, promoted)):
         loaded = fa_registry.load_model(reference, judged.store)

@@ -39,7 +39,7 @@ def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatc
     genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
-        if self.task.spec.method == "fa":
+        if self.setup.spec.method == "fa":
             raise RuntimeError("no fa today")
         return genuine(self)
 
@@ -128,7 +128,7 @@ def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch, in_
     genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
-        if self.task.spec.method == "fa":
+        if self.setup.spec.method == "fa":
             raise RuntimeError("no fa today")
         return genuine(self)
 

@@ -25,7 +25,7 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.trainer import Trainer
-from fa_registry.training.user_task import EpochJournal
+from fa_registry.training.user_run_setup import EpochJournal
 from fa_registry.workflows import track
 from tests.helpers.tiny_tasks import tiny_task
 from tests.workflows.conftest import call

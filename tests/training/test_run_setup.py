@@ -14,7 +14,14 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.protocol.rules import load_edition
 from fa_registry.seeding import generator
 from fa_registry.training.measuring import measure
-from fa_registry.training.task import EVAL_SAMPLES, build_network, build_task, check_room, eval_digest, network_shape
+from fa_registry.training.run_setup import (
+    EVAL_SAMPLES,
+    build_network,
+    build_setup,
+    check_room,
+    eval_digest,
+    network_shape,
+)
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.tiny_tasks import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
@@ -123,22 +130,22 @@ def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp
     monkeypatch.setattr(loader, "load", lambda *given: heard.append(given) or loader.digits.load(given[0]))
     spec = tiny_spec(seed=SEED)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
-    build_task(spec, torch.device("cpu"), tmp_path)
+    build_setup(spec, torch.device("cpu"), tmp_path)
     assert heard == [(torch.device("cpu"), tmp_path, SEED)]
 
 
 def test_runs_share_what_is_the_same_for_every_seed_and_the_same_root(tmp_path, monkeypatch):
-    first, again = (build_task(tiny_spec(seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    first, again = (build_setup(tiny_spec(seed=seed), CPU).splits for seed in (SEED, SEED + 1))
     assert again is first
-    assert build_task(tiny_spec(), CPU, tmp_path).splits is not first
-    here = build_task(tiny_spec(), CPU).splits
+    assert build_setup(tiny_spec(), CPU, tmp_path).splits is not first
+    here = build_setup(tiny_spec(), CPU).splits
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path))
-    assert build_task(tiny_spec(), CPU).splits is not here
+    assert build_setup(tiny_spec(), CPU).splits is not here
 
 
 def test_a_set_that_belongs_to_a_run_is_its_own():
     spec = dataclasses.replace(tiny_spec(), dataset="random_targets:digits")
-    first, other = (build_task(dataclasses.replace(spec, seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    first, other = (build_setup(dataclasses.replace(spec, seed=seed), CPU).splits for seed in (SEED, SEED + 1))
     assert not torch.equal(first.train_labels, other.train_labels)
 
 
@@ -167,7 +174,7 @@ def test_labels_that_cannot_be_measured_on_are_refused_before_training(monkeypat
     relabelled = Relabelled(change)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: relabelled)
     with pytest.raises(InvalidFields) as refused:
-        build_task(spec, torch.device("cpu"))
+        build_setup(spec, torch.device("cpu"))
     assert list(refused.value.problems) == messages
 
 
@@ -176,9 +183,9 @@ def test_a_feedback_that_no_memory_holds_is_refused_before_it_is_drawn(monkeypat
     feedback = tiny_task(**wide).feedback
     drawn = sum(parameter.numel() for parameter in feedback.parameters()) * 16
     drawn += sum(buffer.numel() for buffer in feedback.buffers()) * 4
-    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn)
+    monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: drawn)
     tiny_task(**wide)
-    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn - 1)
+    monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: drawn - 1)
     with pytest.raises(InvalidFields, match=r"method_options: the feedback needs 0.0 GiB; this machine has 0.0 GiB"):
         tiny_task(**wide)
 
@@ -187,9 +194,9 @@ def test_a_batch_whose_states_no_memory_holds_is_refused_before_a_step(monkeypat
     """Three states of 16 numbers of 4 bytes."""
     task = tiny_task()
     count = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
-    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4)
+    monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: count * 3 * 16 * 4)
     check_room(task)
-    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4 - 1)
+    monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: count * 3 * 16 * 4 - 1)
     with pytest.raises(InvalidFields, match=f"batch_size: the states of {count:,} samples need 0.0 GiB"):
         check_room(task)
 

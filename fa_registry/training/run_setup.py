@@ -1,6 +1,6 @@
-"""The task of a specification: all objects that training and measuring need.
+"""The setup of a run: all objects that training and measuring need.
 
-A task contains the data, network, method, feedback state and eval batch on one device.
+A setup contains the data, network, method, feedback state and eval batch on one device.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
 @dataclass(frozen=True)
-class Task:
+class RunSetup:
     """The data, network, method and feedback state of a run on one device.
 
-    `build_task` creates a task.
+    `build_setup` creates a setup.
 
     Attributes:
         network: the network, which training changes.
@@ -76,7 +76,7 @@ class Task:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run, which are always none for a task of this class."""
+        """Additional files of the run, which are always none for a setup of this class."""
         return {}
 
     @property
@@ -95,7 +95,7 @@ class Task:
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
-def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
+def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -> RunSetup:
     """Load the data, and draw network and feedback from the specification's seed.
 
     Equal specifications give equal tasks.
@@ -110,7 +110,7 @@ def build_task(spec: RunSpec, device: torch.device, root: Path | None = None) ->
     dataset = datasets.get(spec.dataset)
     splits = _splits(dataset, device, root, spec.seed)
     _check_labels(dataset.card, splits)
-    return build_task_from_splits(spec, device, dataset.card, splits)
+    return build_setup_from_splits(spec, device, dataset.card, splits)
 
 
 def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int) -> Splits:
@@ -125,8 +125,8 @@ def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
 
 
-def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
-    """Build a task on data that are already loaded.
+def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> RunSetup:
+    """Build a setup on data that are already loaded.
 
     Raises:
         InvalidFields: if network or feedback exceed the memory, or if an option of the architecture is invalid.
@@ -138,7 +138,7 @@ def build_task_from_splits(spec: RunSpec, device: torch.device, card: DatasetCar
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     network = to_device(network, device)
     norms = _state_norms(network, splits.test_images[:EVAL_SAMPLES])
-    return Task(spec, device, card, splits, network, method, feedback.to(device), norms)
+    return RunSetup(spec, device, card, splits, network, method, feedback.to(device), norms)
 
 
 @products("fp32")
@@ -233,17 +233,17 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
     return _beyond(torch.device("cpu"), needed, "method_options: the feedback needs")
 
 
-def check_room(task: Task) -> None:
+def check_room(setup: RunSetup) -> None:
     """Raise InvalidFields if one training step does not fit in memory.
 
     Only the states h_0..h_L of one batch are counted. A step needs several times this memory, so the function refuses no run that
     would fit.
     """
-    batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
-    with torch.no_grad(), eval_mode(task.network):
-        numbers = sum(state.numel() for state in task.network.hidden(task.splits.test_images[:1]))
+    batch = min(setup.spec.recipe.batch_size, len(setup.splits.train_labels))
+    with torch.no_grad(), eval_mode(setup.network):
+        numbers = sum(state.numel() for state in setup.network.hidden(setup.splits.test_images[:1]))
     would = f"batch_size: the states of {batch:,} samples need"
-    if problems := _beyond(task.device, batch * numbers * BYTES, would):
+    if problems := _beyond(setup.device, batch * numbers * BYTES, would):
         raise InvalidFields("run specification", problems)
 
 
@@ -274,9 +274,9 @@ def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShap
     return NetworkShape(sites, classes, tuple(sample.shape[1:]), weights)
 
 
-def eval_digest(task: Task) -> str:
+def eval_digest(setup: RunSetup) -> str:
     """Return the SHA-256 of the eval batch's indices and bytes, in hexadecimal."""
-    images, labels = task.eval_batch
+    images, labels = setup.eval_batch
     digest = hashlib.sha256(str(list(range(len(labels)))).encode())
     digest.update(images.cpu().contiguous().numpy().tobytes())
     digest.update(labels.cpu().contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""The task of a user-supplied training loop, and the journal of its epochs."""
+"""The setup of a user-supplied training loop, and the journal of its epochs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.training.code_fingerprint import measuring_code
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import conventions_of
-from fa_registry.training.task import eval_digest
+from fa_registry.training.run_setup import eval_digest
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
 EVALUATION = "evaluation.safetensors"  # x and y, stored if a factory makes recomputation possible, which needs them
@@ -30,7 +30,7 @@ DIGITS = 8  # of a digest in a name
 
 
 @dataclass(frozen=True)
-class UserTask:
+class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
     The class has the interface of Task.
