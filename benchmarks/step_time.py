@@ -78,7 +78,7 @@ def our_step(trainer: Trainer, images: torch.Tensor, labels: torch.Tensor) -> Ca
 
     def step() -> None:
         sums = trainer.step(images, labels)
-        totals.add_(torch.stack([sums.loss, sums.correct.to(sums.loss.dtype), sums.penalty]))
+        totals.add_(torch.stack([sums.loss, sums.score.to(sums.loss.dtype), sums.penalty]))
 
     return step
 

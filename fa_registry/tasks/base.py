@@ -82,7 +82,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """Return the sum over a batch that `train_score` divides, (), on the device and without waiting for it.
+        """Return the headline of a batch as a sum over its samples, (); the sum stays on the device.
 
         Args:
             outputs: z (N, C).
@@ -91,8 +91,8 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def train_score(self, total: float, count: int) -> Reading:
-        """Return the headline on the training samples of an epoch from the sum of `batch_score` over `count` samples."""
+    def train_score(self, mean: float) -> Reading:
+        """Return the headline on the training samples of an epoch from the mean of `batch_score` over all samples."""
 
     @abc.abstractmethod
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:

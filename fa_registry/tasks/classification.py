@@ -65,8 +65,8 @@ class Classification(Task):
         # argmax of nan is class 0; nan < ∞ is false
         return ((outputs.argmax(dim=1) == targets) & (losses < math.inf)).sum(dtype=losses.dtype)
 
-    def train_score(self, total: float, count: int) -> Reading:
-        return Reading.of(total / count)
+    def train_score(self, mean: float) -> Reading:
+        return Reading.of(mean)
 
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
         """Return the share of correctly classified samples; samples with non-finite logits count as wrong."""

@@ -24,7 +24,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods._relaxation import quiet
 from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
-from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
+from fa_registry.tasks import Task, task_of
 from fa_registry.training.controls import learns
 from fa_registry.training.devices import Run, call
 from fa_registry.training.method_calls import credits_and_states_of, fill_feedback_grads
@@ -159,13 +159,13 @@ class StepSums:
 
     Attributes:
         loss: sum of the samples' losses.
-        correct: number of correct predictions, 0 if there are no classes.
+        score: sum of the task's headline over the batch, see Task.batch_score.
         penalty: Σ_l Σ_i λ||f_l||².
         seen: the inputs of a local-credit method, or None.
     """
 
     loss: Tensor
-    correct: Tensor
+    score: Tensor
     penalty: Tensor
     seen: CreditInputs | None = None
 
@@ -185,29 +185,31 @@ class OutputError:
     error: Tensor
     targets: Tensor
     losses: Tensor
+    task: Task
 
     @classmethod
-    def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
+    def of(cls, logits: Tensor, labels: Tensor, task: Task | None = None) -> OutputError:
         """Compute the output error of a batch.
 
         Args:
             logits: (N, C).
             labels: class numbers (N,), or target values (N, C) for a regression.
+            task: the task of the labels. Default: the built-in task of their type.
         """
         logits = logits.detach()
-        targets = target_rows(logits, labels)
-        return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
+        task = task or task_of(labels)
+        targets = task.target_rows(logits, labels)
+        error, losses = task.output_error(logits, labels, targets), task.sample_losses(logits, labels)
+        return cls(logits, error, targets, losses, task)
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
         """Return the sums that a step reports; `penalty`, (), is copied into the result."""
-        if is_regression(labels):
-            return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
-        # argmax of nan is class 0; nan < ∞ is false
-        right = (self.logits.argmax(dim=1) == labels) & (self.losses < math.inf)
-        return StepSums(self.losses.sum(), right.sum(dtype=self.losses.dtype), penalty)
+        return StepSums(self.losses.sum(), self.task.batch_score(self.logits, labels, self.losses), penalty)
 
 
-def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
+def backprop_step(
+    network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
+) -> StepSums:
     """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||².
 
     The graph is not cut between the blocks.
@@ -216,13 +218,14 @@ def backprop_step(network: Network, images: Tensor, labels: Tensor, penalty: flo
         labels: class numbers (N,), or target values (N, C).
         penalty: λ.
         run: see devices.runner.
+        task: the task of the labels. Default: the built-in task of their type.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:
         branches.append(run(block, states[-1]))
         states.append(network.step(states[-1], branches[-1]))
     logits = run(network.readout, states[-1])
-    output = OutputError.of(logits, labels)
+    output = OutputError.of(logits, labels, task)
     count = len(labels)
     roots, root_gradients = [logits], [output.error / count]
     penalised = learning(network, branches) if penalty else []
@@ -244,6 +247,7 @@ def local_credit_step(
     generator: torch.Generator | None = None,
     progress: Tensor | float = 0.0,
     run: Run = call,
+    task: Task | None = None,
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
@@ -255,13 +259,14 @@ def local_credit_step(
         credit_norm: "rms" or "none", see credit_rms.
         generator, progress: see CreditInputs.
         run: see devices.runner.
+        task: the task of the labels. Default: the built-in task of their type.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
         embedded, states, branches = _cut_forward(network, images, run, chained=bool(matrices))
     top = states[-1].requires_grad_()
     logits = run(network.readout, top)
-    output = OutputError.of(logits, labels)
+    output = OutputError.of(logits, labels, task)
     count = len(labels)
     torch.autograd.backward(logits, output.error / count)  # trains the head; leaves g_L / N in top.grad
     inputs = CreditInputs(
@@ -275,6 +280,7 @@ def local_credit_step(
         losses=output.losses,
         network=network,
         progress=progress,
+        task=output.task,
     )
     eps = norm_eps(method.card.credit_scale, count)
     if matrices:

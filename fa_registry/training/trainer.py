@@ -15,7 +15,6 @@ from torch import Tensor
 from fa_registry.architectures.base import noisy
 from fa_registry.records import Reading, RunSpec
 from fa_registry.seeding import generator
-from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.controls import train_mode, trainable_parameters
 from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.devices import products, runner
@@ -165,14 +164,12 @@ class Trainer:
 
         The function also extends the chain of digests. The result is that of `run_epoch`.
         """
-        labels = self.setup.splits.train_labels
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
-        loss, accuracy, penalty = map(Reading.of, (self._totals / len(labels)).tolist())
+        loss, score, penalty = (self._totals / len(self.setup.splits.train_labels)).tolist()
         self.chain.extend()
-        if is_regression(labels):
-            accuracy = Reading(None, NO_CLASSES)
-        return {"loss_train": loss, "accuracy_train": accuracy, "penalty": penalty}
+        accuracy = self.setup.task.train_score(score)
+        return {"loss_train": Reading.of(loss), "accuracy_train": accuracy, "penalty": Reading.of(penalty)}
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
@@ -193,7 +190,7 @@ class Trainer:
         splits = self.setup.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
-        self._totals += torch.stack([sums.loss, sums.correct, sums.penalty])
+        self._totals += torch.stack([sums.loss, sums.score, sums.penalty])
 
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
         """Run one optimiser step on one batch."""

@@ -39,7 +39,7 @@ def test_stacked_replicas_take_the_steps_of_separate_ones():
         for index, trainer in enumerate(trainers):
             sums = trainer.step(images[index], labels[index])
             assert losses[index].item() == pytest.approx(sums.loss.item(), rel=1e-5)
-            assert right[index].item() == sums.correct.item()
+            assert right[index].item() == sums.score.item()
     for index, trainer in enumerate(trainers):
         for name, weight in trainer.setup.network.named_parameters():
             torch.testing.assert_close(stacked.weights[name][index], weight, rtol=1e-3, atol=2e-5, msg=name)

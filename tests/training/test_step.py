@@ -139,7 +139,7 @@ def test_sums_are_over_the_batch():
     logits, hidden = task.network(images, return_hidden=True)
     branches = [above - below for below, above in zip(hidden[:-1], hidden[1:], strict=True)]
     assert sums.loss.item() == pytest.approx(nn.functional.cross_entropy(logits, labels, reduction="sum").item())
-    assert sums.correct.item() == (logits.argmax(1) == labels).sum().item()
+    assert sums.score.item() == (logits.argmax(1) == labels).sum().item()
     assert sums.penalty.item() == pytest.approx(LAMBDA * sum(f.square().sum().item() for f in branches))
     assert step(task).penalty.item() == 0.0
 
@@ -177,7 +177,7 @@ def test_a_sample_whose_logits_are_nan_is_not_counted_as_right():
     """argmax of nan is class 0: a diverged run would score a tenth of ten classes."""
     logits = torch.tensor([[float("nan")] * 3, [3.0, 1.0, 0.0]])
     labels = torch.tensor([0, 0])
-    assert OutputError.of(logits, labels).sums(labels, torch.zeros(())).correct.item() == 1
+    assert OutputError.of(logits, labels).sums(labels, torch.zeros(())).score.item() == 1
 
 
 @pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
