@@ -1,4 +1,7 @@
-"""Aggregates of Γ over sites and samples: four ways, with and without site 0, and their spread."""
+"""Diagnostic aggregates: means and medians of Γ over sites and samples.
+
+Each aggregate is computed with and without site 0. The spread is the difference between the largest and the smallest aggregate.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Aggregates(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return every aggregate of Γ over the sites that are not exact by construction, and the spread."""
+        """Compute every aggregate of Γ and the spread between the aggregates.
+
+        Sites whose credit is exact by construction are excluded.
+        """
         if absent := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
         refusals = gamma_refusals(observation)
@@ -52,16 +58,15 @@ class Aggregates(Diagnostic):
 
 
 def _reduced(cosines: np.ndarray) -> dict[str, float]:
-    """Return the mean and median of one site's cosines (N,)."""
     return {name: reduce(defined(cosines)) for name, reduce in REDUCE.items()}
 
 
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Aggregate over samples, then over the counted sites; N/A if one of these sites is N/A.
+    """Aggregate Γ over samples, then over the counted sites.
 
-    `reduced` contains the counted sites that are not refused, see `_reduced`. Exact sites are never counted.
+    The aggregate is N/A if one of these sites is N/A. `reduced` contains the means and medians of the counted sites with a value.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted if scope == "all" or site > 0]

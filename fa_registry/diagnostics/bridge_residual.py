@@ -1,4 +1,4 @@
-"""bridge_residual: does the value net satisfy its recursion?"""
+"""Diagnostic bridge_residual: does the value network satisfy its recursion?"""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class BridgeResidual(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean over samples of |residual| at every site, in the loss's unit.
+        """Compute the mean of |V_φ − softmin V̄| over samples, at every site.
 
-        It is N/A for a method without a value net. Absolute values are needed because residuals of both signs would cancel in the
-        mean (tests/diagnostics/test_bridge_residual.py).
+        The unit is that of the loss. The metric is N/A for a method without a value network. The absolute value is needed because
+        residuals of opposite signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
         """
         if absent := absence(observation, "bridge_residuals"):
             return Measured(sites={"bridge_residual": missing(observation.sites, absent)})

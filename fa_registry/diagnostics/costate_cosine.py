@@ -1,4 +1,7 @@
-"""costate_cosine: the cosine between credit and costate, for networks whose costate has a closed form."""
+"""Diagnostic costate_cosine: cosine between credit and costate.
+
+The metric exists only for networks whose costate has a closed form.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,11 @@ class CostateCosine(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean over samples of cos(c_l, λ_l) at every site, with λ_l of the summed loss.
+        """Compute the mean over samples of cos(c_l, λ_l) at every site.
 
-        It is N/A if no closed form is known. Rows are whole states, (N, …), without averages over tokens or pixels. λ_l is the
-        gradient, not its negative (tests/architectures/test_base.py), so +1 is a perfect credit.
+        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. The cosine uses the
+        complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, not its negative, so +1 means a perfect
+        credit (tests/architectures/test_base.py).
         """
         if absent := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
@@ -52,7 +56,7 @@ def _measured(rows: SiteReadings, mean: Reading) -> Measured:
 
 
 def _mean(rows: Sequence[Reading]) -> Reading:
-    """Return the mean of one reading per site; N/A, with the first reason, if one has no value."""
+    """Return the mean of the readings, or the first reading without a value."""
     if not rows:
         return Reading(None, "the credit of every site is exact by construction")
     absent = [row for row in rows if row.value is None]

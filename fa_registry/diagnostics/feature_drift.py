@@ -1,4 +1,4 @@
-"""feature_drift: the distance of the weights from their initial values."""
+"""Diagnostic feature_drift: distance of the weights from their initial values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class FeatureDrift(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return ‖W_T − W_0‖_F/‖W_0‖_F of every weight and of all blocks; N/A without the initial weights."""
+        """Compute ‖W_T − W_0‖_F/‖W_0‖_F of every parameter and of all block parameters.
+
+        The metrics are N/A if the initial weights are unavailable.
+        """
         if absent := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights
@@ -50,7 +53,7 @@ class FeatureDrift(Diagnostic):
 
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
-    """Return ‖W − W_0‖/‖W_0‖ of the named parameters as one vector."""
+    """Compute ‖W − W_0‖/‖W_0‖, where the named parameters form one vector."""
     moved, start = [], []
     for name in names:
         before = initial.get(name)

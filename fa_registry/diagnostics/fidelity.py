@@ -1,4 +1,4 @@
-"""fidelity: is a tiny reference gradient still exact, or numerical noise?"""
+"""Diagnostic fidelity: is a small reference gradient exact, or numerical noise?"""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Fidelity(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compare the directions of g_l in float32 and in float64, by sample and as one batch.
+        """Compute the cosine between g_l in float32 and g_l in float64.
 
-        A gradient of 1e-12 that is right to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). A sample whose
-        error is below the resolution of float32 has no float32 direction: it is excluded from the mean and counted.
+        The metrics are the mean over samples and the cosine of the batch as one vector. A gradient of norm 1e-12 that is accurate
+        to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). If the output error of a sample is below the resolution
+        of float32, the direction of its gradient is undefined in float32. Such samples are excluded from the mean and counted.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "no float64 pass was made")
@@ -44,7 +45,10 @@ class Fidelity(Diagnostic):
 
 
 def fidelity_reading(observation: Observation, site: int) -> Reading:
-    """Return the mean over the resolved samples whose gradient is not exactly zero."""
+    """Compute the mean fidelity at one site.
+
+    The mean excludes samples whose gradient is zero and samples whose output error is below the resolution of float32.
+    """
     values = observation.fidelities[site]
     if np.isnan(values).all():
         return Reading(None, NO_DIRECTION)
@@ -55,7 +59,7 @@ def fidelity_reading(observation: Observation, site: int) -> Reading:
 
 
 def _batch(observation: Observation) -> tuple[Reading, ...]:
-    """Return each site's cosine of the flattened batch, from the cosines and norms of its samples."""
+    """Compute the cosine of the flattened batch from the samples' cosines and norms."""
     single, double = observation.gradient_norms, observation.double_norms
     with np.errstate(all="ignore"):  # inf · 0 is nan, which is recorded as not finite
         sizes = single * double

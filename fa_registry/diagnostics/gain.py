@@ -1,4 +1,4 @@
-"""gain: how much of the output error reaches a site, relative to the size of the error."""
+"""Diagnostic gain: gradient norm relative to the norm of the output error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class Gain(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the median of ‖g_l‖/‖e‖ at every site, over the samples with an output error other than zero."""
+        """Compute the median over samples of ‖g_l‖/‖e‖ at every site.
+
+        Samples whose output error e is exactly zero are excluded.
+        """
         errors = observation.error_norms
         wrong = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
         if not wrong.any():

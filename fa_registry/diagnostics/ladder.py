@@ -1,6 +1,6 @@
-"""ladder: the number of blocks that have learned anything.
+"""Diagnostic ladder: number of blocks whose weights have changed in training.
 
-It checks the controls from the weights, without relying on the run's declaration.
+The diagnostic checks controls from their weights and does not rely on the declaration of the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ladder(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return how many blocks have moved from their initial weights."""
+        """Count the blocks with a weight that has changed by more than rounding."""
         if absent := absence(observation, "weights", "initial_weights"):
             return Measured(scalars={"blocks_trained": Reading(None, absent)})
         bench = observation.bench
@@ -45,7 +45,7 @@ class Ladder(Diagnostic):
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:
-    """Return whether one of the block's weights has changed; buffers (running statistics) do not count."""
+    """Return whether a weight of the block has changed; buffers are not compared."""
     return any(
         name not in initial or not _is_near(weight, initial[name].to(weight.device))
         for name, weight in weights.items()
@@ -54,7 +54,7 @@ def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], blo
 
 
 def _is_near(weight: Tensor, initial: Tensor) -> bool:
-    """Return whether no entry differs by more than ROUNDING of the largest initial entry."""
+    """Return whether all entries differ by at most ROUNDING × the largest initial one."""
     return torch.equal(weight, initial) or bool((weight - initial).abs().max() <= ROUNDING * initial.abs().max())
 
 

@@ -1,4 +1,4 @@
-"""Scatter of values: outliers, and whether normal scatter is shown, assumed or refuted."""
+"""Scatter of values over seeds: tests for outliers and for normality."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samp
 
 
 def far_value(values: Sequence[float], level: float, least: float) -> int | None:
-    """Return the index of the value that is far from the others, or None.
+    """Return the index of an outlier, or None if there is no outlier.
 
     Args:
-        values: one per seed; None is returned for fewer than three.
-        level: of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
-        least: smallest distance from the nearest other value, in their unit. Without it, three values of which two are
-            equal
-            would always have one that is far.
+        values: one value per seed. Return None if there are fewer than three values.
+        level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
+        least: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
+            values of which two are equal would always have an outlier.
 
     Raises:
         ValueError: a value is not finite.
@@ -41,10 +40,11 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
 
 
 def scatter_text(values: Sequence[float]) -> str:
-    """Return the assumption that a t interval of these values rests on; empty for fewer than two.
+    """Return a sentence about the normality assumption of the t interval.
 
-    From TESTED values on, the text has the result of the test of Shapiro and Wilk (1965, Biometrika 52, 591). The
-    coverages are simulated in tests/statistics/test_coverage.py.
+    For fewer than two values, return an empty string. For TESTED = 8 values or more, the sentence contains the result of the test
+    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, it states coverages, which
+    tests/statistics/test_coverage.py simulates.
     """
     n = len(values)
     if n < 2:
