@@ -1,4 +1,7 @@
-"""Schema of an edition's file. Every wrong field of a file is reported at once."""
+"""Schema and checks of an edition's TOML file.
+
+All wrong fields of a file are reported together.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison of a metric with a limit."""
+    """Comparison of a metric with a limit."""
 
     quantity: str
     """name of a metric, as `fa-registry info` of a diagnostic lists them"""
@@ -52,7 +55,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class FarSeed:
-    """Criterion for a seed that is so far from the others that no interval over the seeds decides."""
+    """Criterion for an outlier among the seeds.
+
+    If one seed is that far from the other seeds, no interval over the seeds decides.
+    """
 
     level: float
     """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
@@ -62,7 +68,10 @@ class FarSeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule with its source and rationale; its own limit is the leading condition."""
+    """Rule of an edition, with source and rationale.
+
+    The rule's `quantity`, `take`, `fires` and `threshold` form its leading condition.
+    """
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
@@ -111,19 +120,19 @@ class Rule:
 
     @property
     def guards(self) -> tuple[Condition, ...]:
-        """Return the guard and its further condition; empty if there is no guard."""
+        """The guard and its further condition, or an empty tuple without a guard."""
         return tuple(condition for condition in (self.guard, self.guard_also) if condition)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the leading condition, its alternatives, the further conditions, then the guards."""
+        """All conditions: the leading one, alternatives, further conditions, guards."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
 
 @dataclass(frozen=True)
 class EditionFile:
-    """An edition's file with a variant's changes applied."""
+    """Content of an edition's file after the changes of a variant are applied."""
 
     name: str
     """name of the edition on pages; names of built-in editions are reserved"""
@@ -144,13 +153,17 @@ class EditionFile:
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """Return the edition of a TOML table with the variant's fields applied.
-
-    Raises InvalidFields with every problem of the file, or UnknownName if the file has no such variant.
+    """Check the TOML table of an edition and return its content.
 
     Args:
+        raw: the TOML table.
         subject: name of the file in error messages.
-        digest: SHA-256 of the file; the names of built-in editions are reserved.
+        variant: name of the variant whose changes are applied, or None.
+        digest: SHA-256 of the file. Only files with the digest of a built-in edition may use its name.
+
+    Raises:
+        InvalidFields: lists every problem of the file.
+        UnknownName: the file has no variant with this name.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -173,13 +186,18 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 def checked_overrides(
     overrides: Mapping[str, Any], places: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
-    """Return (rule, metric of a further condition, or "" for the rule's threshold) → value.
-
-    Raises InvalidFields with every override that fits no limit or is not a finite number.
+    """Check changed thresholds and return them by rule and metric.
 
     Args:
         overrides: `D1`, `D1.threshold` or `D2.gain` → value.
-        places: rule → its metrics, the leading one first.
+        places: rule → metrics of its conditions, starting with the leading condition.
+        edition: name of the edition in error messages.
+
+    Returns:
+        A mapping (rule, metric of a further condition) → value. The metric is an empty string for the rule's own threshold.
+
+    Raises:
+        InvalidFields: lists every override that matches no limit or is not a finite number.
     """
     problems: list[str] = []
     thresholds: dict[tuple[str, str], float] = {}
@@ -203,7 +221,7 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the edition after a variant's changes, and the problems of the variant."""
+    """Return the edition's table after the changes of a variant, and the problems of the variant."""
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -222,12 +240,12 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return the tables of a list; entries of other types are already reported."""
+    """Return the tables in a list; entries of other types are reported elsewhere."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems that the types of the fields do not exclude."""
+    """Yield the problems of an edition that are not errors in the types of its fields."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
@@ -255,12 +273,12 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
-    """Yield the fields that are present but empty; absent ones are already reported."""
+    """Yield a problem for every field that is present but empty; missing fields are reported elsewhere."""
     yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of the edition's name and of the built-in edition in based_on."""
+    """Yield the problems of the fields `name` and `based_on`."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if wrong := name_conflict(name, digest):
@@ -301,7 +319,10 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """Yield the problems of a condition; `word` names the state that is required: clear, fired or ""."""
+    """Yield the problems of a condition.
+
+    `word` is the name of the field that the condition must have: "clear", "fired" or "" for none.
+    """
     if not isinstance(table, dict):
         return
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)

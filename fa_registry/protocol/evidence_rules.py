@@ -1,7 +1,7 @@
-"""Findings on the evidence behind a run. No edition can leave them out and no waiver can waive them.
+"""Findings about the evidence of a run, in addition to the findings about its metrics.
 
-An edition judges metrics. These findings state whether the metrics may be judged: does the method match its card, and
-did the same code train the run and recompute its metrics?
+These findings state whether the metrics may be judged: does the method match its card, and did the same code train the run and
+recompute its metrics? Every edition includes these findings, and no waiver applies to them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on the run's method and code; none for a built-in method with complete records."""
+    """Yield findings about the method and the code of a run.
+
+    A built-in method with complete records has no such findings.
+    """
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
@@ -87,7 +90,10 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return how many test samples equal training samples bit by bit; empty up to MOST_SHARED of all."""
+    """Return a text with the number of test samples that are also training samples.
+
+    Samples are compared bit by bit. Return an empty string if at most the fraction MOST_SHARED of the test set is shared.
+    """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
         return ""
@@ -95,13 +101,19 @@ def shared_samples(record: RunRecord) -> str:
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
-    """Return the finding that the frozen controls differ; nothing is decided until the user selects one."""
+    """Return the finding that several different frozen controls exist for a run.
+
+    The rules that need a control decide nothing until the user selects one control.
+    """
     required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
 def superseded(record: RunRecord, counted: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts, so this run never passes by itself."""
+    """Return the finding that another run of the same seed counts instead of this run.
+
+    With this finding, the run cannot pass.
+    """
     required = "a seed counts once, by its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
 
@@ -112,11 +124,14 @@ def not_counted(counted: RunRecord) -> str:
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:
-    """Return why a frozen control is not proven; empty if it is proven.
+    """Return the reason why a frozen control is not proven, or an empty string.
 
-    The checks are those of a method's run: its metrics are recomputed, its initial weights re-initialised from the
-    seed, its first steps replayed, and its code is known. If the audit `trusts` logged metrics, nothing is recomputed
-    for the control either.
+    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are re-initialised
+    from the seed, its first steps are replayed, and its code is known.
+
+    Args:
+        control: the frozen control.
+        trusts: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts)))
 
@@ -144,7 +159,7 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether a check leaves its subject unproven."""
+    """Return whether the check of this subject exists and leaves the subject unproven."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove these weights, because the replay starts from them.
     check = checks.get(subject)
@@ -154,12 +169,15 @@ def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
 
 
 def fails_outright(finding: Finding) -> bool:
-    """Return whether this finding alone fails the verdict, regardless of the edition's combinations."""
+    """Return whether a finding fails the verdict regardless of the edition's `fail_if`."""
     return finding.rule == METHOD and finding.outcome == "fail"
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether metrics support no claim: the method fails its card, or other code trained the run."""
+    """Return whether the findings exclude every claim about the method's metrics.
+
+    This is the case if the method does not match its card, or if other code trained the run.
+    """
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings

@@ -1,8 +1,8 @@
-"""Depth utility of a method whose last block learns from the exact gradient.
+"""Depth utility of methods whose last block learns from the exact gradient.
 
-If one deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. The
-margin is therefore measured over the higher of two controls: frozen, and ladder_1 by bp, which trains only the last
-block. Without ladder_1, D3 cannot pass.
+If a deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. Therefore, the
+margin is computed over the better of two controls: frozen, and ladder_1 with bp, which trains only the last block. Without the
+control ladder_1, such a method cannot pass D3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Controls = Mapping[tuple[str, int], RunRecord]
 
 
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
-    """Return (setting identity, seed) → proven ladder_1 control by bp with the highest accuracy."""
+    """Return a mapping (setting identity, seed) → ladder_1 control.
+
+    The control must be proven and trained with bp. If there are several, the one with the highest accuracy is used.
+    """
     found: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
@@ -39,7 +42,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
 
 
 def is_exact_on_top(record: RunRecord) -> bool:
-    """Return whether the credit is the gradient at site L, but not backpropagation at every site."""
+    """Return whether the credit equals the gradient at site L, but not at every site."""
     row = record.measurements.sites.get("gamma_batch", ())
     known = [reading.value for reading in row if reading.value is not None]
     if record.spec.method == "bp" or not row or row[-1].value is None or row[-1].value <= EXACT:
@@ -48,7 +51,15 @@ def is_exact_on_top(record: RunRecord) -> bool:
 
 
 def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
-    """Return the ladder_1 reading if it exceeds the frozen one and the credit at site L is the gradient."""
+    """Return the metric of the ladder_1 control if it must replace that of the frozen control.
+
+    This is the case if it is higher and the credit of the run at site L equals the gradient. Otherwise return None.
+
+    Args:
+        frozen: the metric of the frozen control.
+        case: the run with its controls.
+        quantity: name of the metric.
+    """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))
@@ -57,7 +68,10 @@ def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | No
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Turn a pass over the frozen control into a warning if a seed lacks its ladder_1 control."""
+    """Turn a pass into a warning if the ladder_1 control of a seed is missing.
+
+    Only runs whose credit at site L equals the gradient need this control.
+    """
     judged = group.counted.values() if finding.interval else (case,)
     lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]
     if finding.outcome != "pass" or not lacking or not (finding.reference_run_id or finding.interval):
@@ -71,7 +85,7 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 
 
 def remarks(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield a remark that names the seeds whose margin is over the ladder_1 control."""
+    """Yield a remark that lists the seeds whose margin is over the ladder_1 control."""
     if seeds:
         named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
         yield f"the margin of seed {named} is over the accuracy {TEXT}, which is higher than the frozen one"

@@ -1,4 +1,7 @@
-"""Remark on multiple comparisons: how many methods are compared at once, and which still clear."""
+"""Remark on multiple comparisons: how many methods an audit compares.
+
+The remark also states which methods clear their limit after a correction for multiple comparisons.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark: how many methods are compared, and which of them also clear by Holm's procedure.
+    """Yield a remark on the number of compared methods, and on those that clear by Holm's procedure.
 
-    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: of 18
-    methods exactly at the limit, at least one clears in 37 % of audits. Verdicts are not adjusted, because the verdict
-    of a method would then depend on the other methods in the audit. All `runs` are judged by one edition.
+    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: with 18 methods
+    exactly at the limit, at least one clears in 37 % of audits. Verdicts are not corrected, because the verdict of a method would
+    then depend on the other methods in the audit.
+
+    Args:
+        runs: runs judged by the same edition.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:
@@ -45,7 +51,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
 
 def _p_value(finding: Finding) -> float:
-    """Return the one-sided p-value of the margin against the limit, from the t distribution."""
+    """Compute the one-sided p-value of the margin against the limit from the t distribution."""
     df = finding.seeds - 1
     half = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold
