@@ -1,4 +1,7 @@
-"""Comparison of every published value with the runs of an audit; see REPRODUCTION_OUTCOMES."""
+"""Comparison of published values with the runs of an audit.
+
+REPRODUCTION_OUTCOMES lists the possible outcomes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ EDITION = "2026-05"  # its rules gave the published first fires; the leading edi
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
-    """Return one row per published value of the reference, in the order of the reference."""
+    """Compare every published value of a reference with the runs of an audit.
+
+    The result has one row per published value, in the order of the reference.
+    """
     groups_of_report, edition = groups(report), load_edition(EDITION)
     rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
@@ -82,7 +88,7 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Return mean and std of the measured values; the mean is geometric if the test is on scale log10."""
+    """Compute mean and std of the measured values; on scale log10, the mean is geometric."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
@@ -95,10 +101,11 @@ Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """Return the matching group with the fewest differences from the published run, and these differences.
+    """Return the group that differs least from a published experiment, and the differences.
 
-    A group matches if it has the figure's method, penalty, control and architecture. Among equals, runs trained here
-    come before adopted runs, then larger groups before smaller groups.
+    A group is a candidate if it has the method, penalty, control and architecture of the published value. Of several groups
+    with the same number of differences, runs trained by this package are preferred to adopted runs, then larger groups to
+    smaller groups. Return None if there is no candidate.
     """
     candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
     return min(
@@ -109,12 +116,15 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
-    """Return every matching group without a recorded difference to the published run."""
+    """Return the groups that have no recorded difference from a published experiment."""
     return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
 
 
 def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Yield one sentence per difference to the published data set, epochs, options and recipe."""
+    """Yield a sentence for every difference between a specification and a published experiment.
+
+    The data set, epochs, options and recipe are compared.
+    """
     setting = figure.setting
     if setting is None:
         return
@@ -134,7 +144,7 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
 def _unlike(
     published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """Yield the options that differ; unnamed options of the reference had their default, if known."""
+    """Yield a sentence for every option that differs; missing published options have their default."""
     meant = {**defaults, **published}
     for name in dict.fromkeys([*published, *ours]):
         if name not in meant:
@@ -161,7 +171,13 @@ def _spec(group: Group) -> RunSpec:
 
 
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return a run's value in the unit of the published value; `rule` is given for a first fire."""
+    """Return the value of a run, in the unit of the published value.
+
+    Args:
+        figure: the published value.
+        record: the run.
+        rule: the rule, if the published value is an epoch of first fire.
+    """
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "its logged metrics were not reproduced"), False
@@ -210,7 +226,7 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites; N/A if a site has no value: a mean over fewer sites is another metric."""
+    """Return the mean over sites, or the first reading without a value."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
@@ -224,7 +240,10 @@ ONE_RUN = "one run has no spread to test with: train two seeds or more"
 
 @dataclass(frozen=True)
 class Tested:
-    """Outcome of a test with its reason; numbers in the unit of the test, as in FigureVerdict."""
+    """Outcome of a test of a published value, with the reason.
+
+    The numbers are in the unit of the test, as in FigureVerdict.
+    """
 
     outcome: str
     reason: str
@@ -234,7 +253,12 @@ class Tested:
 
 
 def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
-    """Return the outcome of a published value for the runs of one group that repeats the experiment."""
+    """Test whether the runs of one group reproduce a published value.
+
+    Args:
+        figure: the published value.
+        measured: the values of the runs.
+    """
     runs = len(measured)
     silent = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
@@ -254,7 +278,7 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> T
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
-    """Return the outcome of `never`, by counting the runs that fire."""
+    """Test a value that was published as "never" by counting the runs in which the rule fires."""
     if silent < runs:
         return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
     rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
@@ -284,7 +308,7 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
-    """Return the target of the test, the margin and a remark."""
+    """Return the published value as the target of a test, the margin, and a remark."""
     if published.values:
         return reported([_scaled(value, log) for value in published.values]), margin, ""
     if published.mean is not None:
@@ -296,7 +320,7 @@ def _target(published: Published, margin: float, log: bool) -> tuple[Reported | 
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
-    """Return the outcome of a one-sided test at 5 %."""
+    """Test a published bound with a one-sided test at 5 %."""
     below = published.below is not None
     bound = _scaled(published.below if below else published.above, log)
     sign = 1.0 if below else -1.0

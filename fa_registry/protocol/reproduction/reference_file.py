@@ -1,4 +1,7 @@
-"""Reader of reference.toml: a table has the fields that its values share; a value may override them."""
+"""Reader of reference.toml, which lists the published values of a study.
+
+The fields of a table apply to all values in the table. A value may override them.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,15 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 
 
 def load_reference(folder: Path) -> Reference:
-    """Return the reference of the study in `folder`, with the neighbouring studies in its field `also`.
+    """Read the published values of a study, including those of the studies in the field `also`.
 
-    Equal values count once. Raises InvalidFields with every problem of all these files.
+    Equal values count once.
+
+    Args:
+        folder: folder of the study. The studies in `also` are in neighbouring folders.
+
+    Raises:
+        InvalidFields: lists every problem of all these files.
     """
     problems: list[str] = []
     figures: dict[str, list[PublishedFigure]] = {}
@@ -45,7 +54,10 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield the folder's file, then the files in `also`, each once; add read errors to `problems`."""
+    """Yield each reference.toml once, first that of the folder, then those of the studies in `also`.
+
+    Problems in reading a file are added to `problems`.
+    """
     waiting, seen = [folder], set()
     while waiting:
         place = waiting.pop(0)
@@ -106,7 +118,7 @@ def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """Return numbers as floats, however they were typed: a record must have one canonical text."""
+    """Convert numbers to floats, because a record must have one canonical text."""
     return tuple(map(float, value)) if kind is list else kind(value)
 
 
@@ -170,7 +182,10 @@ KINDS = {
 
 
 def problems_of(raw: Mapping[str, Any]) -> list[str]:
-    """Return all problems of the file; each sentence begins with its place in the file."""
+    """Return all problems of a reference file as sentences.
+
+    Each sentence begins with the location of the problem in the file.
+    """
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
         if not all(isinstance(item, str) for item in _list(raw.get(name))):
@@ -188,7 +203,14 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
 
 
 def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield unknown, missing and wrongly typed keys of one table."""
+    """Yield a problem for every unknown, missing or wrongly typed key of a table.
+
+    Args:
+        where: location of the table in the file.
+        table: the table.
+        known: allowed keys and their types.
+        needed: keys that must not be missing or empty.
+    """
     if not isinstance(table, Mapping):
         yield f"{where}: expected a table, found {jsonio.describe_value(table)}"
         return
@@ -215,7 +237,7 @@ def _margin_problems(where: str, table: Any) -> Iterator[str]:
 
 
 def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of one published value, including the fields that its table shares."""
+    """Yield the problems of one published value, including the fields of its table."""
     yield from fields(where, own, FIGURE)
     shared = {name: value for name, value in table.items() if name in FIGURE}
     figure = {**shared, **_dict(own)}
@@ -241,7 +263,7 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
 
 
 def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a value that is not at hand: it needs a reason and has no published value."""
+    """Yield the problems of a value with `not_at_hand`, which must have a reason and no published value."""
     given = sorted({name for name in FORM if name in figure})
     if given:
         yield f"{where}.not_at_hand: expected no published value with it, found {', '.join(given)}"
@@ -273,7 +295,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems that prevent the margin of this value from being computed."""
+    """Yield the problems that prevent the computation of the margin of a value."""
     if "of_std" in margin and not (_is(figure.get("std"), float) and figure["std"] > 0):
         yield f"{where}.margin: {figure['margin']} is a multiple of std, and there is none above 0"
     if "relative" in margin and not any(figure.get(name) for name in ("value", "mean")):
