@@ -41,7 +41,7 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """Return a mapping from the name of each built-in edition to the SHA-256 of its file.
+    """Return edition name → SHA-256 of its file, for all built-in editions.
 
     Each edition is followed by its variants, which have the same digest.
     """
@@ -54,7 +54,9 @@ def digests() -> Mapping[str, str]:
 
 
 def claimed(name: str) -> str:
-    """Return the built-in edition that a reader may confuse with `name`, or an empty string.
+    """Return the built-in edition with which a reader may confuse `name`.
+
+    Return an empty string if there is none.
 
     The comparison ignores the variant, case, blanks, invisible characters, kinds of hyphens, and letters that look like digits.
     """
@@ -64,7 +66,7 @@ def claimed(name: str) -> str:
 
 
 def _skeleton(text: str) -> str:
-    """Return only letters and digits of the text; letters that look like digits become digits."""
+    """Reduce the text to letters and digits; letters that look like digits become digits."""
     looks = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
     kept = (letter for letter in looks if unicodedata.category(letter)[0] in "LN")
     return "".join(str(unicodedata.digit(letter, letter)) for letter in kept)
@@ -101,7 +103,7 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the text for an edition on pages, such as `2026-11` or `mine (based on 2026-11)`.
+    """Return the text for an edition on pages, such as `mine (based on 2026-11)`.
 
     If a user-supplied edition is not called `mine`, the text starts with its name: `lenient, mine (own rules)`.
     """
@@ -193,7 +195,10 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return field → value for a rule and its conditions, with names such as `also gain threshold`."""
+    """Return field → value for a rule and its conditions.
+
+    An example of a field is `also gain threshold`.
+    """
     fields = _plain(rule)
     del fields["code"]
     for place, conditions in (

@@ -89,7 +89,10 @@ def _limits(rule: Rule) -> str:
 
 
 def carried_text(guard: GuardReading) -> str:
-    """Return a text about the guard, such as "without site 0 the mean changes by 80%"."""
+    """Return a text about the guard's reading.
+
+    An example is `without site 0 the mean gamma over all sites that count, +0.2000, changes by 80% of itself`.
+    """
     size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
     what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"
     return f"without site {guard.site} {what} changes by {size}"
@@ -106,7 +109,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """Return the guard's reading if the mean depends on one end of the network, else None."""
+    """Return the guard's reading if the mean of Γ depends on one end, or None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -115,7 +118,7 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """Return the sites at which all named metrics have a value, and the measurements at these sites."""
+    """Return the sites at which all metrics have a value, and their measurements."""
     rows = [measurements.sites.get(name, ()) for name in names]
     counted = [
         site

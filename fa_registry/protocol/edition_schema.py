@@ -221,7 +221,7 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the edition's table after the changes of a variant, and the problems of the variant."""
+    """Apply the changes of a variant; return the table and the variant's problems."""
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -273,7 +273,7 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
-    """Yield a problem for every field that is present but empty; missing fields are reported elsewhere."""
+    """Yield a problem for every field that is present but empty."""
     yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
 
 

@@ -110,7 +110,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Combine a run with its frozen control; if several different controls exist, use none of them."""
+    """Combine a run with its frozen control, unless several different controls exist."""
     if len(controls) > 1:
         return RunWithControl(record, None, controls, last_block)
     return RunWithControl(record, next(iter(controls), None), (), last_block)
@@ -127,7 +127,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings about several frozen controls, and about another run that counts for this seed."""
+    """Yield findings about several controls, and about another run of this seed."""
     if case.control:
         return
     if case.rivals:
@@ -137,7 +137,7 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Return the finding of a rule, or an error finding with the traceback if the rule raises."""
+    """Return the finding of a rule, or an error finding if the rule raises."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:

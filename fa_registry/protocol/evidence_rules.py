@@ -1,7 +1,7 @@
-"""Findings about the evidence of a run, in addition to the findings about its metrics.
+"""Findings about the evidence of a run, which every edition includes.
 
-These findings state whether the metrics may be judged: does the method match its card, and did the same code train the run and
-recompute its metrics? Every edition includes these findings, and no waiver applies to them.
+An edition judges metrics. The findings of this module state whether the metrics may be judged: does the method match its card, and
+did the same code train the run and recompute its metrics? No waiver applies to these findings.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
 
 
 def fails_outright(finding: Finding) -> bool:
-    """Return whether a finding fails the verdict regardless of the edition's `fail_if`."""
+    """Return whether a finding fails the verdict regardless of `fail_if`."""
     return finding.rule == METHOD and finding.outcome == "fail"
 
 

@@ -21,8 +21,8 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     above the tolerance is inconclusive unless it is gross.
 
     Returns:
-        An Integrity whose state is "verified" (all recomputed metrics agree), "mismatch" (some metrics differ; the details contain
-        both values) or "unverifiable" (some metrics cannot be recomputed, or differ inconclusively).
+        An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
+        details contain both values. "unverifiable": some metrics cannot be recomputed, or differ inconclusively.
     """
     elsewhere = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
@@ -68,7 +68,9 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Add further checks to an integrity; the problems of the checks come first in its details.
+    """Add further checks to an integrity.
+
+    The problems of the checks come first in its details.
 
     If a check failed, the state becomes "mismatch". If a check is inconclusive because the configurations differ, the state
     "verified" becomes "unverifiable".
@@ -82,13 +84,15 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Return the recomputed metrics together with the logged metrics of ONLY_IN_TRAINING."""
+    """Add the logged metrics of ONLY_IN_TRAINING to the recomputed metrics."""
     kept = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """Yield (metric, site, logged, recomputed) for every metric that can be recomputed.
+    """Yield (metric, site, logged, recomputed) for the metrics to compare.
+
+    Metrics that exist only in training are excluded.
 
     The site is None for a scalar metric.
     """
@@ -111,7 +115,7 @@ def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
 
 
 def _is_gross(difference: FigureDifference) -> bool:
-    """Return whether both values exist and differ by more than any configuration can explain."""
+    """Return whether two values differ by more than any configuration can explain."""
     before, after = difference.logged.value, difference.recomputed.value
     return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
 

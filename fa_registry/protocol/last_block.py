@@ -51,14 +51,10 @@ def is_exact_on_top(record: RunRecord) -> bool:
 
 
 def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
-    """Return the metric of the ladder_1 control if it must replace that of the frozen control.
+    """Return the reading of the ladder_1 control if it replaces the frozen control.
 
-    This is the case if it is higher and the credit of the run at site L equals the gradient. Otherwise return None.
-
-    Args:
-        frozen: the metric of the frozen control.
-        case: the run with its controls.
-        quantity: name of the metric.
+    This is the case if the metric `quantity` is higher for the ladder_1 control than `frozen`, the reading of the frozen
+    control, and if the credit of the run at site L equals the gradient. Otherwise return None.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None

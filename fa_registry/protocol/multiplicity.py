@@ -17,11 +17,12 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark on the number of compared methods, and on those that clear by Holm's procedure.
+    """Yield a remark on the number of methods that an audit compares.
 
-    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: with 18 methods
-    exactly at the limit, at least one clears in 37 % of audits. Verdicts are not corrected, because the verdict of a method would
-    then depend on the other methods in the audit.
+    The remark also lists the methods that clear their limit by Holm's procedure. There is no remark if fewer than two margins
+    have an interval. Each comparison is a chance to clear by luck: with 18 methods exactly at the limit, at least one clears in
+    37 % of audits. Verdicts are not corrected, because the verdict of a method would then depend on the other methods in the
+    audit.
 
     Args:
         runs: runs judged by the same edition.
@@ -51,7 +52,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
 
 def _p_value(finding: Finding) -> float:
-    """Compute the one-sided p-value of the margin against the limit from the t distribution."""
+    """Compute the one-sided p-value of the margin against the limit."""
     df = finding.seeds - 1
     half = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold

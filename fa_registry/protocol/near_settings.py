@@ -29,12 +29,12 @@ def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, fl
 
 
 def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a specification, with every number replaced by a placeholder."""
+    """Return the fields of a specification, with a placeholder for every number."""
     return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
 
 
 def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
-    """Group specifications by their skeleton, with one specification per method and setting."""
+    """Group specifications by skeleton, with one per method and setting."""
     found: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
     for spec in specs:
         found.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)

@@ -1,4 +1,4 @@
-"""Runs combined with their frozen controls and with the other seeds of their group.
+"""Runs, combined with their frozen controls and the other seeds.
 
 Instead of a frozen control, a run may have a frozen accuracy that its author stated.
 """
@@ -70,7 +70,10 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy cannot be that of the complete test set, or an empty string."""
+        """Reason why the accuracy is not that of the test set, or an empty string.
+
+        The accuracy must be a whole number of test samples.
+        """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -90,7 +93,7 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the value to exceed: that of the frozen control or of the last-block control.
+        """Return the higher value of the frozen control and the last-block control.
 
         The higher value is used.
         """
@@ -99,7 +102,7 @@ class RunWithControl:
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, quantity: str) -> ControlReference:
-        """Return the value of the frozen control, or the author's stated value if there is no control."""
+        """Return the frozen control's value, or the author's value if there is no control."""
         if self.rivals:
             return ControlReference(Reading(None, self.doubt))
         if self.frozen:
@@ -115,7 +118,9 @@ class RunWithControl:
 
 @dataclass(frozen=True)
 class Margins:
-    """Margin over the frozen controls: accuracy − frozen accuracy, in percentage points.
+    """Margin over the frozen controls, in percentage points.
+
+    The margin of a seed is its accuracy − the accuracy of its frozen control.
 
     Args:
         mean: mean over seeds, or None if no seed counts.
@@ -208,7 +213,7 @@ class SeedGroup:
         )
 
     def _repeated(self) -> Iterator[str]:
-        """Yield a sentence for each seed with several runs: which run counts and which runs do not."""
+        """Yield a sentence about each seed with several runs: which run counts."""
         others: dict[int, list[str]] = {}
         for case in self.cases:
             if self.counted[case.record.spec.seed] is not case:
@@ -242,7 +247,7 @@ def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlRefere
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Return the reason if adopted weights already count for another seed, or an empty string.
+    """Return the reason why adopted weights do not count again, or an empty string.
 
     If the weights file is new, it is added to `weights`.
     """
@@ -320,5 +325,5 @@ def common_chance(records: Iterable[RunRecord]) -> float:
 
 
 def whole(count: float) -> bool:
-    """Return whether a number is close enough to a whole number to be a number of samples."""
+    """Return whether a number is whole up to rounding, so it may count samples."""
     return abs(count - round(count)) <= WHOLE

@@ -13,10 +13,7 @@ SiteReading = tuple[Reading, int | None]  # the reading and its site
 def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
     """Reduce the metric `quantity` of a run to one reading.
 
-    Args:
-        quantity: name of the metric.
-        how: name of the reduction, one of NAMES. Editions cannot contain other names.
-        measurements: the measurements of the run.
+    `how` is the name of the reduction, one of NAMES. Editions cannot contain other names.
 
     Returns:
         The reading, in the unit of the metric, and its site 0..L. If the metric was not measured, the reading is N/A. The site is
@@ -30,13 +27,10 @@ def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
 
 
 def trajectory(quantity: str, how: str) -> str:
-    """Return the key in RunRecord.trajectory under which a reduced metric is logged by epoch.
+    """Return the key in RunRecord.trajectory of a reduced metric by epoch.
 
-    Return an empty string if this reduction is not logged by epoch.
-
-    Args:
-        quantity: name of the metric.
-        how: name of the reduction, one of NAMES.
+    `quantity` is the metric and `how` is the reduction, one of NAMES. If the reduced metric is not logged by epoch, return an empty
+    string.
     """
     name = TRAJECTORIES.get(how, "").format(quantity)
     return HEADLINES.get(name, name)
@@ -75,7 +69,7 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
 
 
 def end_share(row: Sequence[Reading]) -> SiteReading:
-    """Return the relative change of the mean over sites if its first or last site is left out.
+    """Return the relative change of the mean if the first or last site is left out.
 
     The result, 0 to ∞, is the larger of the two changes, together with the site that was left out. If the mean changes its
     sign, the change is larger than 1. Only sites with a value are used, so the first and the last of them need not be 0 and L.

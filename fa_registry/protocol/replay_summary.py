@@ -49,13 +49,16 @@ def series_label(integrities: Sequence[Integrity]) -> str:
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
-    """Return `series_label` as a sentence for the end of a caption, or an empty string."""
+    """Return `series_label` as a sentence for a caption, or an empty string."""
     label = series_label(integrities)
     return f" Values by epoch are {label}." if label else ""
 
 
 def as_logged(record: RunRecord) -> str:
-    """Return `, as logged` if some values by epoch were not recomputed, or an empty string."""
+    """Return `, as logged` if some values by epoch were not recomputed.
+
+    Otherwise, return an empty string.
+    """
     return ", as logged" if series_label([record.integrity]) else ""
 
 

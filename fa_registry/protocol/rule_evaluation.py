@@ -102,7 +102,7 @@ def fired_word(rule: Rule, shown: int) -> str:
 
 
 def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
-    """Return one reading for each condition of the rule, from measurements of one epoch."""
+    """Return one reading per condition of the rule."""
     return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
 
 
@@ -124,7 +124,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
     """Return the first epoch at which the rule fires, or None.
 
     Epoch 0 is the initialisation. The result is also None if the rule needs a reference, other seeds, or a metric that is not
-    recorded by epoch, and for an adopted run, because only the end of its training was measured.
+    recorded by epoch. For an adopted run, the result is None because only the end of its training was measured.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None
@@ -256,7 +256,10 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
-    """Turn a pass into a warning, because its reference is stated or its accuracy is of another set."""
+    """Turn a pass into a warning; leave other outcomes unchanged.
+
+    The reference of the pass is stated, or its accuracy is not that of the test set.
+    """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 
@@ -275,7 +278,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Compare the interval over seeds of the margin over the frozen control with a limit."""
+    """Judge the margin over the frozen control by its interval over seeds."""
     limits = f"{limit(rule.conditions[0])} by the whole {level_text(look_confidence(group.look))} interval over seeds"
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)

@@ -62,7 +62,7 @@ class Edition:
 
     @property
     def reference(self) -> EditionReference:
-        """Reference to the edition for reports, with its differences from a built-in edition."""
+        """Reference to the edition for reports, with its changes to a built-in edition."""
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)
@@ -101,7 +101,7 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Convert the TOML table of an edition, optionally of one of its variants, to an Edition.
+    """Convert the TOML table of an edition, or of its variant, to an Edition.
 
     Args:
         raw: the TOML table.
@@ -147,7 +147,7 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
 
 
 def _located(name: str) -> tuple[Path, str | None]:
-    """Return the edition's file and the name of the variant, or None without a variant."""
+    """Return the edition's file and the variant, or None without a variant."""
     stem, colon, variant = str(name).rpartition(":")
     if not colon or variant.endswith(".toml"):  # the colon belongs to a drive letter
         stem, variant = str(name), None
@@ -160,7 +160,10 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return the rule with changed thresholds: (rule, metric, or "" for the rule's own limit) → threshold."""
+    """Return the rule with changed thresholds.
+
+    The keys of `changes` are (rule, metric); the metric is "" for the rule's own limit.
+    """
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

@@ -1,6 +1,6 @@
-"""Tolerances for metrics that another configuration recomputes.
+"""Tolerances for metrics that are recomputed with another configuration.
 
-A configuration consists of the machine and the installed packages.
+A configuration consists of the machine (processor, device, threads) and the numerical libraries.
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ def is_intact(record: RunRecord) -> bool:
 
 
 def _flag(finding: Finding) -> str:
-    """Return the rule if it fires, such as `D1`, or the rule with its state, such as `D3 undecided`."""
+    """Return the flag of a finding.
+
+    The flag is the rule if it fires, such as `D1`, otherwise the rule with its state, such as `D3 undecided`.
+    """
     # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule

@@ -1,4 +1,4 @@
-"""Waivers: a person decides, with a reason and an expiry date, that a finding does not count."""
+"""Waivers: decisions that a finding does not count, with reason and expiry date."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
 
 
 def _day(value: Any) -> datetime.date | None:
-    """Return the day of a TOML date or of a text YYYY-MM-DD, or None; a text such as 2026-W48 is refused."""
+    """Return the day of a TOML date or of a text YYYY-MM-DD, or None.
+
+    fromisoformat would also accept a text such as 2026-W48.
+    """
     if isinstance(value, datetime.datetime):
         return None
     if isinstance(value, datetime.date):

@@ -88,7 +88,7 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Compute mean and std of the measured values; on scale log10, the mean is geometric."""
+    """Compute mean and std of the measured values (geometric mean on scale log10)."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
@@ -101,11 +101,11 @@ Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """Return the group that differs least from a published experiment, and the differences.
+    """Return the group of runs that differs least from a published experiment.
 
-    A group is a candidate if it has the method, penalty, control and architecture of the published value. Of several groups
-    with the same number of differences, runs trained by this package are preferred to adopted runs, then larger groups to
-    smaller groups. Return None if there is no candidate.
+    The second result contains the differences. A group is a candidate if it has the method, penalty, control and architecture
+    of the published value. Of several groups with the same number of differences, runs trained by this package are preferred to
+    adopted runs, then larger groups to smaller groups. Return None if there is no candidate.
     """
     candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
     return min(
@@ -121,7 +121,7 @@ def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Seq
 
 
 def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Yield a sentence for every difference between a specification and a published experiment.
+    """Yield the differences between a run and a published experiment as sentences.
 
     The data set, epochs, options and recipe are compared.
     """
@@ -144,7 +144,10 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
 def _unlike(
     published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """Yield a sentence for every option that differs; missing published options have their default."""
+    """Yield a sentence for every option that differs.
+
+    Options that the reference does not name have their default value.
+    """
     meant = {**defaults, **published}
     for name in dict.fromkeys([*published, *ours]):
         if name not in meant:
@@ -278,7 +281,7 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> T
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
-    """Test a value that was published as "never" by counting the runs in which the rule fires."""
+    """Test a value published as "never" by counting the runs in which the rule fires."""
     if silent < runs:
         return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
     rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)

@@ -20,7 +20,7 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 
 
 def load_reference(folder: Path) -> Reference:
-    """Read the published values of a study, including those of the studies in the field `also`.
+    """Read the published values of a study, including studies in the field `also`.
 
     Equal values count once.
 
@@ -54,7 +54,7 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield each reference.toml once, first that of the folder, then those of the studies in `also`.
+    """Yield each reference.toml once: that of the folder, then those in `also`.
 
     Problems in reading a file are added to `problems`.
     """
@@ -263,7 +263,10 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
 
 
 def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a value with `not_at_hand`, which must have a reason and no published value."""
+    """Yield the problems of a value with `not_at_hand`.
+
+    Such a value must have a reason and no published value.
+    """
     given = sorted({name for name in FORM if name in figure})
     if given:
         yield f"{where}.not_at_hand: expected no published value with it, found {', '.join(given)}"
