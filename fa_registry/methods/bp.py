@@ -1,4 +1,4 @@
-"""bp: backpropagation, the reference every other credit is compared with."""
+"""Method bp: backpropagation, the reference for all other methods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class Backpropagation(Method):
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return the given g_0..g_L, each of its state's shape; raises PluginError if they are missing."""
+        """Return the exact gradients g_0..g_L from the inputs, in the shapes of the states.
+
+        Raises:
+            PluginError: the inputs do not contain gradients.
+        """
         if inputs.gradients is None:
             raise PluginError("method 'bp': its credit is the exact gradient, so CreditInputs.gradients must be given")
         return list(inputs.gradients)

@@ -1,6 +1,6 @@
-"""brsf: batchwise random-magnitude sign-concordant feedback.
+"""Method brsf: batchwise random-magnitude sign-concordant feedback.
 
-Signs come from the weights; magnitudes are redrawn after every update.
+The signs are those of the weights. The magnitudes are drawn again after every update of the weights.
 """
 
 from __future__ import annotations

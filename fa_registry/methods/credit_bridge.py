@@ -1,4 +1,4 @@
-"""credit_bridge: a value net V_φ predicts the loss by a recursion over sites.
+"""Method credit_bridge: a value network V_φ predicts the loss by a recursion over sites.
 
 The credit is the gradient of V_φ.
 """
@@ -32,7 +32,7 @@ PAPER = "arXiv 2606.21126"
 
 
 class ValueState(nn.Module):
-    """V_φ, its moving average V̄, the matrices of the warm-up, and the completed share of the training."""
+    """Feedback state: V_φ, its moving average V̄, warm-up matrices and the training progress."""
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -93,9 +93,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return ValueState(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l), or dfa's credit during warm-up.
+        """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l); during warm-up, the credit of dfa.
 
-        V predicts the loss, not its negative, so that its gradient is a credit in gradient sign. A perfect V gives
+        V predicts the loss, not its negative, so the gradient of V is a credit with the sign of a gradient. A perfect V gives
         backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
@@ -107,9 +107,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return [torch.where(warming, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return the recursion loss + the terminal value loss + w times the terminal gradient loss.
+        """Compute the loss of V_φ: recursion loss + terminal value loss + w · terminal gradient loss.
 
-        Each is a mean over rows.
+        Each of the three losses is a mean over rows.
         """
         # every sample must train at least one site, also if there are fewer blocks than `thinning`
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
@@ -123,7 +123,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Update V̄ ← ema V̄ + (1 − ema) V_φ, the sites' scales, and the progress."""
+        """Update V̄ ← ema V̄ + (1 − ema) V_φ, the scales of the sites, and the training progress."""
         slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
         torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
         scales = site_scales(inputs.hidden)
@@ -137,9 +137,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
-    """Return V_φ(h_l) − sg softmin_l, (rows,), of the sites l < L, concatenated.
+    """Compute V_φ(h_l) − sg softmin_l for all sites l < L, concatenated to (rows,).
 
-    Each site contributes the samples i with i ≡ l modulo `thinning`.
+    Site l contributes only the samples i with i ≡ l modulo `thinning`.
     """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
@@ -156,7 +156,7 @@ def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int)
 def _softmin(
     feedback: ValueState, states: Tensor, times: Tensor, signal: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Return −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) of every row, (R,)."""
+    """Compute −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) for every row, (R,)."""
     draws, temperature = feedback.options["draws"], feedback.options["temperature"]
     noise = torch.randn(draws, *states.shape, generator=generator, device=states.device, dtype=states.dtype)
     near = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
@@ -165,7 +165,7 @@ def _softmin(
 
 
 def _top_value(feedback: ValueState, inputs: CreditInputs, top: Tensor) -> Tensor:
-    """Return V_φ(h_L, 1, s), (N,)."""
+    """Compute V_φ(h_L, 1, s), (N,)."""
     return feedback.value(top, top.new_ones(len(top)), feedback.value.conditioning_signal(inputs))
 
 

@@ -1,6 +1,6 @@
-"""dni: decoupled neural interfaces. A net at every site predicts the gradient.
+"""Method dni: decoupled neural interfaces.
 
-Its input is the state alone or the state and the label.
+At every site, a network predicts the gradient from the state, or from the state and the label.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 
 
 class SyntheticGradients(nn.Module):
-    """The nets M_0..M_{L-1}, from h_l (and onehot(y)) to ĝ_l."""
+    """Networks M_0..M_{L-1}, which predict the gradient g_l from h_l, optionally with onehot(y)."""
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -33,7 +33,7 @@ class SyntheticGradients(nn.Module):
                 net[-1].bias.mul_(FIRST_GUESS)
 
     def predict(self, inputs: CreditInputs) -> list[Tensor]:
-        """Return ĝ_0..ĝ_{L-1}."""
+        """Compute the predicted gradients ĝ_0..ĝ_{L-1}."""
         seen = [inputs.onehot] if self.sees_label else []
         states = [nn.functional.layer_norm(state, state.shape[1:]) for state in inputs.hidden[:-1]]
         return [net(torch.cat([state, *seen], dim=1)) for net, state in zip(self.nets, states, strict=True)]
@@ -85,13 +85,13 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         return SyntheticGradients(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
+        """Compute c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
         return [*feedback.predict(inputs), inputs.output_gradient]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ_l of the squared error divided by the target's square.
+        """Compute the sum over sites of the squared prediction error, relative to the squared target.
 
-        The targets are not on the graph, because autograd.grad returns them detached.
+        The targets are not on the graph, because autograd.grad returns detached tensors.
         """
         predictions = feedback.predict(inputs)
         above = [*predictions[1:], inputs.output_gradient]

@@ -1,6 +1,6 @@
-"""drtp: direct random target projection.
+"""Method drtp: direct random target projection.
 
-The label is projected to every block, so no block waits for the output.
+Fixed random matrices project the label to every block, so no block waits for the output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class DirectRandomTargetProjection(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 if the embedding is not as wide as block 1."""
+        """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
+
+        If the embedding and block 1 have different widths, a matrix B_00 for site 0 is also drawn.
+        """
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -1,4 +1,7 @@
-"""dtp: difference target propagation. Targets travel down through learned inverses of the blocks."""
+"""Method dtp: difference target propagation.
+
+Learned inverses of the blocks propagate targets from the output to the input.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from fa_registry.records import Option, Scalar
 
 
 class Inverses(nn.Module):
-    """inv_1..inv_L: one perceptron each, plus a skip if `skip` is set and the two widths agree."""
+    """Learned inverses inv_1..inv_L of the blocks, one perceptron per block.
+
+    If the option `skip` is set, an inverse has a skip if its input and output have the same width.
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -24,7 +30,7 @@ class Inverses(nn.Module):
         self.nets = nn.ModuleList(perceptron((above, hidden, below), generator) for above, below in sizes)
 
     def invert(self, block: int, state: Tensor) -> Tensor:
-        """Return inv_block(state), for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
+        """Compute inv_block(state) for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
         guess = self.nets[block - 1](state)
         return state + guess if self.skip and state.shape == guess.shape else guess
 
@@ -71,9 +77,10 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return Inverses(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂, each of its state's shape.
+        """Compute c_L = g_L and, for lower sites, c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂.
 
-        (State − target)/η̂ has the gradient's sign and scale for every η̂ (tests/methods/test_dtp.py).
+        Each credit has the shape of its state. (State − target)/η̂ has the sign and scale of the gradient for every η̂
+        (tests/methods/test_dtp.py).
         """
         credits, reach = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
@@ -84,9 +91,9 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return credits[::-1]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
+        """Compute the loss of the inverses, Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
 
-        The noise trains the inverse also in directions that no sample covers but a target may.
+        h̃ is h_{l−1} plus noise. The noise also trains the inverse in directions that occur in targets but not in samples.
         """
         total = inputs.output_gradient.new_zeros(())
         for index, block in enumerate(inputs.network.blocks, start=1):

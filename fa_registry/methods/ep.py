@@ -1,6 +1,7 @@
-"""ep: equilibrium propagation on a predictive-coding energy.
+"""Method ep: equilibrium propagation on a predictive-coding energy.
 
-It contrasts a free and a weakly nudged phase: either the energy's parameter gradient, as in the source, or the states.
+The method contrasts a free phase with a weakly nudged phase. The contrast is that of the energy's parameter gradient, as in the
+source, or that of the states.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PARAMETER, STATE = CONTRASTS = ("parameter", "state")
 
 
 class Nudged(nn.Module):
-    """A feedback state without tensors: the contrast, β and the length of the relaxation."""
+    """Feedback state without tensors; it stores the contrast, β, and steps of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -89,9 +90,10 @@ class EquilibriumPropagation(Method, HasOwnStates):
         return self.credits_and_states(feedback, inputs)[0]
 
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Return c_l of the nudged phase, each of its state's shape, and the states at which the blocks learn.
+        """Compute the credits c_l from the nudged phase, and the states at which the blocks learn.
 
-        Parameter contrast: c_l = −ε_l/β at h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β at the states of the forward pass.
+        Parameter contrast: c_l = −ε_l/β, at the nudged states h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β, at the states
+        h_l^0 of the forward pass. Each credit has the shape of its state.
         """
         # The states relax *down* the loss, so the shift points against the gradient and the minus sign reverses it. As β → 0 the
         # first form is g_l itself, and a step is the contrast of the energy's gradients: tests/methods/test_ep.py.

@@ -1,6 +1,6 @@
-"""forward_forward: each block learns to distinguish images with a true and with a wrong label.
+"""Method forward_forward: each block learns to distinguish true labels from wrong labels.
 
-A block should be active with the true label and quiet with a wrong one. The label is written into the image.
+The label is written into the image. The activity of a block should be high for the true label and low for a wrong label.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fa_registry.terminal_loss import is_regression
 
 
 def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
-    """Return h_0..h_L of these images with the network's current weights."""
+    """Compute the states h_0..h_L for the images, with the network's current weights."""
     states = [network.embed(images)]
     for block in network.blocks:
         states.append(network.step(states[-1], block(states[-1])))
@@ -62,7 +62,7 @@ class ForwardForward(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return a module without tensors that stores θ.
+        """Return a module without tensors that stores the threshold θ.
 
         Raises:
             UsageError: an image has fewer pixels than there are classes.
@@ -78,7 +78,7 @@ class ForwardForward(Method):
         return module
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the loss ℓ of site l, (N, D_l).
+        """Compute c_l = ∂ℓ_l/∂h⁺ + ∂ℓ_l/∂h⁻, (N, D_l), where ℓ_l is the local loss at site l.
 
         Raises:
             UsageError: the targets are values, not classes.
@@ -92,7 +92,10 @@ class ForwardForward(Method):
 
 
 def hardest_wrong(inputs: CreditInputs) -> Tensor:
-    """Return one-hot rows (N, C) of the wrong class with the highest probability in the clean pass."""
+    """Return the most probable wrong class of every sample as one-hot rows, (N, C).
+
+    The probabilities are those of the forward pass without a label in the image.
+    """
     probable = inputs.error + inputs.onehot
     wrong = (probable - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
     # one_hot would copy the classes to the host to check them
@@ -100,13 +103,19 @@ def hardest_wrong(inputs: CreditInputs) -> Tensor:
 
 
 def with_label(images: Tensor, rows: Tensor) -> Tensor:
-    """Return the images (N, …) with `rows` (N, C) in place of their first C pixels."""
+    """Return images (N, …) whose first C pixels are replaced by `rows` (N, C)."""
     pixels = images.flatten(1)
     return torch.cat([rows, pixels[:, rows.shape[1] :]], dim=1).reshape(images.shape)
 
 
 def local_slope(positive: Tensor, negative: Tensor, threshold: float) -> Tensor:
-    """Return ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the states (N, D) of both passes."""
+    """Compute ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the local loss ℓ.
+
+    Args:
+        positive: states h⁺ with the true label, (N, D).
+        negative: states h⁻ with a wrong label, (N, D).
+        threshold: θ.
+    """
     active, quiet = (state.square().mean(dim=1, keepdim=True) for state in (positive, negative))  # goodness (batch, 1)
     push = (quiet - threshold).sigmoid() * negative - (threshold - active).sigmoid() * positive
     return push * (2 / positive.shape[1])

@@ -1,6 +1,6 @@
-"""frsf: fixed random-magnitude sign-concordant feedback.
+"""Method frsf: fixed random-magnitude sign-concordant feedback.
 
-Signs come from the weights; magnitudes are drawn once.
+The signs are those of the weights. The magnitudes are drawn once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""kolen_pollack: feedback has the same updates and decay as the weights, so they converge."""
+"""Method kolen_pollack: feedback receives the same updates and decay as the weights.
+
+Therefore feedback and weights converge to each other.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,9 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         return LayerMatrices(gaussian(shape, generator), learn=True)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ <B, ∇W> over the layers that learn.
+        """Compute Σ <B, ∇W> over the layers that learn.
 
-        Its gradient at B is ∇W itself, so the optimiser makes the same step for B as for W.
+        The gradient of this loss with respect to B is ∇W, so the optimiser makes the same step for B as for W.
         """
         gradients = {name: inputs.network.get_submodule(name).weight.grad for name in feedback.layers}
         return sum(

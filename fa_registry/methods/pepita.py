@@ -1,6 +1,6 @@
-"""pepita: error-driven input modulation.
+"""Method pepita: error-driven input modulation.
 
-A second forward pass, on the input plus the projected error, replaces the backward pass.
+A second forward pass, with the projected error added to the input, replaces the backward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Projection(nn.Module):
-    """F (inputs, C), from an error row to an image."""
+    """Fixed matrix F (inputs, C), which maps an error to the shape of an input."""
 
     def __init__(self, matrix: Tensor):
         super().__init__()
@@ -68,7 +68,7 @@ class ErrorDrivenInputModulation(Method):
         return Projection(torch.empty(inputs, shape.classes).uniform_(-bound, bound, generator=generator))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = h_l(x) − h_l(x + F e), of the state's shape."""
+        """Compute c_l = h_l(x) − h_l(x + F e), in the shape of the state."""
         # clean minus modulated, so that −c_l moves a state towards its value at x + F e: tests/methods/test_pepita.py
         shift = (inputs.error @ feedback.F.T).reshape(inputs.images.shape)  # (batch, classes) -> (batch, *image)
         modulated = states_of(inputs.network, inputs.images + shift)

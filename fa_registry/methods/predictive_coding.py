@@ -1,4 +1,7 @@
-"""predictive_coding: states relax until prediction errors balance; the credit is the remaining error."""
+"""Method predictive_coding: states relax until prediction errors are in equilibrium.
+
+The credit is the negative of the remaining prediction error.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Inference(nn.Module):
-    """A feedback state without tensors: the length and kind of the relaxation."""
+    """Feedback state without tensors; it stores the steps and the kind of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -79,7 +82,7 @@ class PredictiveCoding(Method):
 def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
     """Return ε_0..ε_L after `steps` updates ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}).
 
-    The Jacobians and g_L are those of the forward pass.
+    The Jacobians, and the gradient g_L that replaces the term of site L+1, are those of the forward pass.
     """
     with torch.enable_grad():
         leaves = [state.detach().requires_grad_() for state in inputs.hidden[:-1]]

@@ -1,4 +1,7 @@
-"""state_bridge: a net predicts the last state from any state; the credit is the gradient of its loss."""
+"""Method state_bridge: a network predicts the last state from the state at any site.
+
+The credit is the gradient of the loss of the predicted state.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,9 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l).
+        """Compute c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l).
 
-        One pass of G covers the (L+1)·N rows of all sites.
+        One pass through G computes the (L+1)·N rows of all sites.
         """
         states, times, signal = all_sites(inputs, feedback.conditioning_signal(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
@@ -67,16 +70,19 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return the mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
+        """Compute the mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε).
+
+        The graph of the loss contains only the parameters ψ.
+        """
         predicted = feedback(*all_sites(inputs, feedback.conditioning_signal(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()
 
 
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows (R, D) as states with one position, in the layout (rows, tokens or maps) of `like`.
+    """Reshape rows (R, D) to states with one position, in the layout of `like`.
 
-    A readout that pools such a state gets the row itself.
+    The layout is rows, tokens or maps. If a readout averages over positions, its result for such a state is the row itself.
     """
     return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 

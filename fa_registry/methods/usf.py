@@ -1,4 +1,7 @@
-"""usf: uniform sign-concordant feedback. The error goes back through the signs of the weights alone."""
+"""Method usf: uniform sign-concordant feedback.
+
+The error is propagated back with only the signs of the weights.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ LIAO_2016 = """@inproceedings{liao2016important,
 
 
 class LayerNames(nn.Module):
-    """A feedback state without tensors: the signs are read from the network's weights at every step."""
+    """Feedback state without tensors; it stores the names of the layers.
+
+    The signs are read from the network's weights at every step.
+    """
 
     def __init__(self, layers: tuple[str, ...]):
         super().__init__()

@@ -1,6 +1,6 @@
-"""weight_fa: feedback alignment as published. A fixed random B replaces W in every layer.
+"""Method weight_fa: feedback alignment as published.
 
-Skips stay exact.
+A fixed random matrix B replaces W in every layer. Skips remain exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""weight_mirror: feedback learns the weights from noise sent through them, without weight transport."""
+"""Method weight_mirror: feedback learns the weights from noise, without weight transport.
+
+Noise vectors are sent through the weights of each layer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ AKROUT_2019 = """@inproceedings{akrout2019deep,
 
 
 class Mirrors(LayerMatrices):
-    """The matrices B with the rate d and the number n of noise vectors per step (`samples`)."""
+    """Matrices B with the rate d (`rate`) and the number n of noise vectors per step (`samples`)."""
 
     def __init__(self, matrices: Mapping[str, Tensor], rate: float, samples: int):
         super().__init__(matrices)
@@ -72,7 +75,10 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         return Mirrors(gaussian(shape, generator), float(options["mirror_rate"]), int(options["mirror_batch"]))
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Update B ← (1 − d) B + d yᵀξ/n of every layer in place; ξ (n, in) comes from inputs.generator."""
+        """Update B ← (1 − d) B + d yᵀξ/n for every layer, in place.
+
+        The noise ξ (n, in) is drawn from inputs.generator.
+        """
         weights = layer_weights(inputs.network, feedback.layers)
         for name, matrix in feedback.matrices().items():
             noise = matrix.new_empty(feedback.samples, matrix.shape[1]).normal_(generator=inputs.generator)  # (n, in)
