@@ -1,4 +1,4 @@
-"""Weight feedback: every layer propagates the error back with a matrix B instead of its weight W.
+"""Weight feedback: a matrix B replaces the weight of a layer in the backward pass.
 
 The layer computes dx = dy B instead of dx = dy W. Skips, norms and activations remain exact. The methods that use this module
 differ only in B.
@@ -25,7 +25,7 @@ UNSUPPORTED = (
 
 @contextmanager
 def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
-    """Propagate errors back with `matrices` instead of the weights, inside the context.
+    """Replace weights by `matrices` in the backward pass, inside the context.
 
     Forward values and the formula for weight gradients do not change.
 
@@ -44,7 +44,7 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 
 
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
-    """Compute the credits at sites 0..L by backpropagation with `matrices` instead of the weights.
+    """Compute the credits at sites 0..L with `matrices` in the backward pass.
 
     The credits belong to the summed loss Σ_i ℓ_i and have the shapes of the states. The matrix of the head is also replaced, so not
     even c_L is exact; norms, activations and skips are exact. The training step computes the same credits in its single backward
@@ -93,7 +93,7 @@ def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tenso
 
 
 def backward_std(size: Sequence[int]) -> float:
-    """Return 1/√n for a weight, where n is the number of outputs that depend on one input.
+    """Return 1/√n, where n is the number of outputs that depend on one input.
 
     `size` is the shape of the weight, (out, in) or (out, in, height, width).
     """

@@ -138,7 +138,7 @@ def site_rows(inputs: CreditInputs) -> list[Tensor]:
 
 
 def all_sites(inputs: CreditInputs, signal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Concatenate states h, times t and signals s of all sites to one batch of (L+1)·N rows."""
+    """Concatenate states h, times t and signals s of all sites to (L+1)·N rows."""
     sites, count = len(inputs.hidden), len(signal)
     return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), signal.repeat(sites, 1)
 

@@ -42,7 +42,10 @@ def noise_like(state: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def _linear(features_in: int, features_out: int, generator: torch.Generator) -> nn.Linear:
-    """Return a layer with weight and bias ~ U(±1/√features_in), as in torch's default constructor."""
+    """Return a layer with weight and bias ~ U(±1/√features_in).
+
+    This is the distribution of torch's default constructor.
+    """
     layer = undrawn(nn.Linear, features_in, features_out)
     bound = 1 / math.sqrt(features_in)
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""Relaxation of the states h_0..h_L on a predictive-coding energy, with fixed weights.
+"""Relaxation of the states h_0..h_L on a predictive-coding energy.
 
-The states move by gradient descent on the energy
+The weights are fixed. The states move by gradient descent on the energy
 
     E = ½‖ε_0‖² + ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)),   ε_0 = h_0 − embed(x),   ε_l = h_l − F_l(h_{l-1})
 

@@ -1,6 +1,6 @@
-"""Interface of a training method, which computes one credit per site from the inputs of a step.
+"""Interface of training methods, which compute one credit per site.
 
-A method contains no training loop.
+The credits are functions of the inputs of one training step. A method contains no training loop.
 
 Notation (N samples, D features, C classes, sites 0..L): the error e = softmax(z) − onehot(y), shape (N, C), belongs to the
 *sum* of the samples' cross entropies, without 1/N. The credit c_l has the shape of the state h_l. If a state has positions, the
@@ -178,7 +178,10 @@ class NetworkView(Protocol):
         """
 
     def pool(self, state: Tensor) -> Tensor:
-        """Compute the head's input from h_L: (N, D_L), (N, T, D_L) or (N, D_L, H, W) → (N, D_L)."""
+        """Compute the head's input, (N, D_L), from h_L.
+
+        The shape of h_L is (N, D_L), (N, T, D_L) or (N, D_L, H, W).
+        """
 
     def readout(self, state: Tensor) -> Tensor:
         """Compute the logits z, (N, C), from h_L before pooling."""
@@ -228,7 +231,7 @@ class CreditInputs:
 class Method(abc.ABC):
     """Base class of methods: a card, the initial feedback state, and the credit.
 
-    A method has no state of its own; the feedback module contains all state.
+    A method object is stateless; the feedback module contains all state.
     """
 
     card: MethodCard
@@ -236,7 +239,9 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Create the feedback state: fixed matrices as buffers, learned networks as parameters.
+        """Create the feedback state of the method.
+
+        Fixed matrices are buffers of the returned module, and learned networks are its parameters.
 
         Args:
             shape: sizes of the network, which determine the size of the feedback state.
@@ -273,11 +278,14 @@ class Method(abc.ABC):
 
 
 class LearnsFeedbackByLoss(abc.ABC):
-    """Method whose feedback parameters learn by a loss, with the same recipe as the network."""
+    """Method whose feedback parameters learn by a loss.
+
+    The feedback parameters and the network have the same recipe.
+    """
 
     @abc.abstractmethod
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Compute the loss of the feedback as a scalar tensor (), in the unit of the source.
+        """Compute the loss of the feedback, a scalar tensor () in the unit of the source.
 
         The graph of the loss must contain only the feedback parameters. The engine calls this method once per step with grad
         mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises the loss
@@ -286,7 +294,7 @@ class LearnsFeedbackByLoss(abc.ABC):
 
 
 class HasFeedbackRule(abc.ABC):
-    """Method that updates its feedback by a rule, such as a moving average or a new draw."""
+    """Method that updates its feedback by a rule, such as a moving average."""
 
     @abc.abstractmethod
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
@@ -302,11 +310,11 @@ class HasFeedbackRule(abc.ABC):
 
 
 class UsesBackwardWeights(abc.ABC):
-    """Method that propagates errors back with other matrices than the network's weights."""
+    """Method that propagates errors back with other matrices than the weights."""
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
-        """Return a mapping from layer name to the matrix B that replaces W in the backward pass.
+        """Return layer name → matrix B that replaces W in the backward pass.
 
         The backward pass computes dx = dy B instead of dx = dy W. Each matrix has the shape of its weight, (out, in) or, for a
         kernel, (out, in, 3, 3), and is not transposed. With B = W, the method is backpropagation
@@ -339,10 +347,11 @@ class Bridge(abc.ABC):
 
     @abc.abstractmethod
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Compute the residuals of the recursion at sites 0..L, (N,) each, in the unit of the loss.
+        """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
-        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L. They are signed values
-        per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are available.
+        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the
+        loss. They are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
+        available.
         """
 
 
@@ -351,7 +360,10 @@ class NoFeedback(nn.Module):
 
 
 class FixedMatrices(nn.Module):
-    """Feedback matrices B_1..B_L that never learn, stored as buffers B_01, B_02, …"""
+    """Feedback matrices B_1..B_L that never learn.
+
+    The matrices are buffers with the names B_01, B_02, …
+    """
 
     def __init__(self, matrices: Sequence[Tensor]):
         super().__init__()

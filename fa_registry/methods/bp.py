@@ -37,7 +37,7 @@ class Backpropagation(Method):
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return the exact gradients g_0..g_L from the inputs, in the shapes of the states.
+        """Return the exact gradients g_0..g_L, in the shapes of the states.
 
         Raises:
             PluginError: the inputs do not contain gradients.

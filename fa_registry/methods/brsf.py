@@ -1,6 +1,6 @@
 """Method brsf: batchwise random-magnitude sign-concordant feedback.
 
-The signs are those of the weights. The magnitudes are drawn again after every update of the weights.
+The signs are those of the weights. New magnitudes are drawn after every update of the weights.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Method credit_bridge: a value network V_φ predicts the loss by a recursion over sites.
+"""Method credit_bridge: a value network V_φ predicts the loss at every site.
 
-The credit is the gradient of V_φ.
+V_φ satisfies a recursion over sites. The credit is the gradient of V_φ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ PAPER = "arXiv 2606.21126"
 
 
 class ValueState(nn.Module):
-    """Feedback state: V_φ, its moving average V̄, warm-up matrices and the training progress."""
+    """Feedback state of credit_bridge.
+
+    It contains V_φ, its moving average V̄, the matrices for the warm-up, and the progress of the training.
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -93,10 +96,10 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return ValueState(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l); during warm-up, the credit of dfa.
+        """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l).
 
-        V predicts the loss, not its negative, so the gradient of V is a credit with the sign of a gradient. A perfect V gives
-        backpropagation (tests/methods/test_credit_bridge.py).
+        During warm-up, the credit is that of dfa. V predicts the loss, not its negative, so the gradient of V is a credit with
+        the sign of a gradient. A perfect V gives backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
@@ -107,9 +110,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return [torch.where(warming, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Compute the loss of V_φ: recursion loss + terminal value loss + w · terminal gradient loss.
+        """Compute the loss of V_φ.
 
-        Each of the three losses is a mean over rows.
+        The loss is recursion loss + terminal value loss + w · terminal gradient loss. Each of the three losses is a mean over rows.
         """
         # every sample must train at least one site, also if there are fewer blocks than `thinning`
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
@@ -123,7 +126,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Update V̄ ← ema V̄ + (1 − ema) V_φ, the scales of the sites, and the training progress."""
+        """Update V̄ ← ema V̄ + (1 − ema) V_φ, the sites' scales, and the progress."""
         slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
         torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
         scales = site_scales(inputs.hidden)

@@ -19,7 +19,10 @@ TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 
 
 class SyntheticGradients(nn.Module):
-    """Networks M_0..M_{L-1}, which predict the gradient g_l from h_l, optionally with onehot(y)."""
+    """Networks M_0..M_{L-1}; M_l predicts the gradient g_l.
+
+    The input of M_l is h_l, optionally with onehot(y).
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -89,9 +92,10 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         return [*feedback.predict(inputs), inputs.output_gradient]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Compute the sum over sites of the squared prediction error, relative to the squared target.
+        """Compute the sum over sites of the relative squared prediction error.
 
-        The targets are not on the graph, because autograd.grad returns detached tensors.
+        At each site, the squared error is divided by the squared target. The targets are not on the graph, because
+        autograd.grad returns detached tensors.
         """
         predictions = feedback.predict(inputs)
         above = [*predictions[1:], inputs.output_gradient]

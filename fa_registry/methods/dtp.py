@@ -30,7 +30,7 @@ class Inverses(nn.Module):
         self.nets = nn.ModuleList(perceptron((above, hidden, below), generator) for above, below in sizes)
 
     def invert(self, block: int, state: Tensor) -> Tensor:
-        """Compute inv_block(state) for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
+        """Compute inv_block(state) for block 1..L: (N, D_block) → (N, D_{block−1})."""
         guess = self.nets[block - 1](state)
         return state + guess if self.skip and state.shape == guess.shape else guess
 
@@ -77,10 +77,10 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return Inverses(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Compute c_L = g_L and, for lower sites, c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂.
+        """Compute c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂.
 
-        Each credit has the shape of its state. (State − target)/η̂ has the sign and scale of the gradient for every η̂
-        (tests/methods/test_dtp.py).
+        The code computes the credits from site L down to site 0. Each credit has the shape of its state. (State − target)/η̂
+        has the sign and scale of the gradient for every η̂ (tests/methods/test_dtp.py).
         """
         credits, reach = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):

@@ -19,7 +19,10 @@ PARAMETER, STATE = CONTRASTS = ("parameter", "state")
 
 
 class Nudged(nn.Module):
-    """Feedback state without tensors; it stores the contrast, β, and steps of the relaxation."""
+    """Feedback state without tensors; it stores the options of the relaxation.
+
+    The options are the contrast, β, the number of steps and the step size.
+    """
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -90,7 +93,7 @@ class EquilibriumPropagation(Method, HasOwnStates):
         return self.credits_and_states(feedback, inputs)[0]
 
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Compute the credits c_l from the nudged phase, and the states at which the blocks learn.
+        """Compute the credits and the states at which the blocks learn.
 
         Parameter contrast: c_l = −ε_l/β, at the nudged states h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β, at the states
         h_l^0 of the forward pass. Each credit has the shape of its state.

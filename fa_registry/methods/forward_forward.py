@@ -1,4 +1,4 @@
-"""Method forward_forward: each block learns to distinguish true labels from wrong labels.
+"""Method forward_forward: each block learns to distinguish true and wrong labels.
 
 The label is written into the image. The activity of a block should be high for the true label and low for a wrong label.
 """
@@ -78,7 +78,7 @@ class ForwardForward(Method):
         return module
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Compute c_l = ∂ℓ_l/∂h⁺ + ∂ℓ_l/∂h⁻, (N, D_l), where ℓ_l is the local loss at site l.
+        """Compute c_l = ∂ℓ_l/∂h⁺ + ∂ℓ_l/∂h⁻, (N, D_l), of the local losses ℓ_l.
 
         Raises:
             UsageError: the targets are values, not classes.

@@ -1,4 +1,4 @@
-"""Method kolen_pollack: feedback receives the same updates and decay as the weights.
+"""Method kolen_pollack: feedback has the same updates and decay as the weights.
 
 Therefore feedback and weights converge to each other.
 """

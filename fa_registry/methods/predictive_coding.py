@@ -1,6 +1,6 @@
-"""Method predictive_coding: states relax until prediction errors are in equilibrium.
+"""Method predictive_coding: states relax to a minimum of an energy.
 
-The credit is the negative of the remaining prediction error.
+The energy contains the prediction errors and the loss. The credit is the negative of the remaining prediction error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Inference(nn.Module):
-    """Feedback state without tensors; it stores the steps and the kind of the relaxation."""
+    """Feedback state without tensors; it stores the options of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()

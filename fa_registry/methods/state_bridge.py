@@ -1,4 +1,4 @@
-"""Method state_bridge: a network predicts the last state from the state at any site.
+"""Method state_bridge: a network predicts the last state from every state.
 
 The credit is the gradient of the loss of the predicted state.
 """
@@ -70,9 +70,9 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Compute the mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε).
+        """Compute the mean of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε).
 
-        The graph of the loss contains only the parameters ψ.
+        The mean is over sites and samples. The graph of the loss contains only the parameters ψ.
         """
         predicted = feedback(*all_sites(inputs, feedback.conditioning_signal(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))

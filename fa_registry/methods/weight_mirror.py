@@ -1,6 +1,6 @@
-"""Method weight_mirror: feedback learns the weights from noise, without weight transport.
+"""Method weight_mirror: feedback learns the weights from noise.
 
-Noise vectors are sent through the weights of each layer.
+Noise vectors are sent through the weights of each layer. There is no weight transport.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ AKROUT_2019 = """@inproceedings{akrout2019deep,
 
 
 class Mirrors(LayerMatrices):
-    """Matrices B with the rate d (`rate`) and the number n of noise vectors per step (`samples`)."""
+    """Matrices B with the rate d and the number n of noise vectors per step.
+
+    The attribute `samples` is n.
+    """
 
     def __init__(self, matrices: Mapping[str, Tensor], rate: float, samples: int):
         super().__init__(matrices)
