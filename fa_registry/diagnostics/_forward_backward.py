@@ -33,11 +33,11 @@ from fa_registry.errors import UsageError
 from fa_registry.terminal_loss import output_error, sample_losses, target_rows
 
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
-TRACED = "of the traced forward pass"
+TRACED = "computed from the traced forward pass"
 ESTIMATED = "estimated from forward passes"
 DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
 PARTIAL_TRACE = (
-    "the traced operations are not the whole forward pass"  # operations outside torch are constants in a trace
+    "the trace does not contain all operations of the forward pass"  # operations outside torch are constants in a trace
 )
 Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one vector per sample, (N, D_l), for each site
 
@@ -203,8 +203,9 @@ def estimated_look(
             problem = "the loss of a sample depends on other samples"
         if problem:
             raise UsageError(
-                "gradient='forward': expected a forward pass that can be traced, or one in float64 whose samples do not depend "
-                f"on each other, to be differenced; {reason}; {problem}"
+                f"gradient='forward' cannot compute the gradient of this model: {reason}, and differences of the loss are not "
+                f"possible either: {problem}. Expected: a forward pass that torch can trace, or a forward pass that supports "
+                "float64 and in which the loss of a sample does not depend on other samples"
             )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])

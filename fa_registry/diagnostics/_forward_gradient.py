@@ -152,8 +152,8 @@ def _without_detach(graph: torch.fx.GraphModule) -> None:
 
 
 READ_EARLIER = (
-    "h_0, the input of the first site, is also read before the first site runs: name as the first site a module whose input "
-    "nothing reads before it"
+    "another operation reads h_0, the input of the first site, before the first site runs; choose as the first site a module "
+    "whose input no earlier operation reads"
 )
 
 
@@ -192,7 +192,8 @@ def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision
 
 
 OWN_DRAWS = (
-    "two forward passes of the same batch differ: let the model draw from torch's global generators, or stop its noise"
+    "two forward passes of the same batch give different results: draw all random numbers of the model from torch's global "
+    "generators, or switch the random numbers off"
 )
 
 

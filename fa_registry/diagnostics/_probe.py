@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fa_registry.diagnostics.base import Observation
 
-NO_BENCH = "this needs repeated forward passes of the network, and only one pass was available"
+NO_BENCH = "this metric needs several forward passes of the network, but only one pass is available"
 SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 take minutes of a core in float64, for one run
 PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
 ROUNDINGS = 100  # in units of float64 rounding: a smaller change of the loss or of a state counts as no change

@@ -20,8 +20,8 @@ TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
 # Relative to the state's root mean square. A shift that crosses a kink of the loss is useless; a small step makes this rare.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
-KINKS = "the loss has a kink in every direction that was tried, and no derivative there"
-ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
+KINKS = "the loss has a kink, and so no derivative, in every direction that was tried"
+ADVICE = "use gradient='forward' in fa_registry.adapt, track or alignment to compute the gradient from the forward pass"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Seque
     named = ", ".join(map(str, wrong))
     return (
         f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
-        f"derivative of the loss is {measured[at]:.3g} by differences, {expected[at]:.3g} by the backward pass; {ADVICE}"
+        f"derivative of the loss is {measured[at]:.3g} by differences, but {expected[at]:.3g} by the backward pass; {ADVICE}"
     )
 
 
@@ -171,7 +171,9 @@ def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, bent: Tenso
     resolved |= ~(measured.isfinite() & expected.isfinite())
     if not resolved.any():
         flat = not expected.any() and not (measured.abs() > least).any()
-        return Reading(0.0) if flat else Reading(None, "rounding of the loss hides its differences")
+        return (
+            Reading(0.0) if flat else Reading(None, "all differences of the loss are smaller than its rounding error")
+        )
     resolved &= ~bent
     if not resolved.any():
         return Reading(None, KINKS)

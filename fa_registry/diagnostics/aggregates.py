@@ -27,12 +27,12 @@ class Aggregates(Diagnostic):
     card = DiagnosticCard(
         name="aggregates",
         symbol="Γ̄",
-        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0 "
-        "if a parameter learns from it",
+        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: over sites 1..L; all: over "
+        "sites 0..L, without site 0 if no parameter learns from its credit",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
-        cannot_tell="which sites the value comes from: read the per-site Γ as well",
+        cannot_tell="which sites determine the value; Γ per site shows this",
         source="arXiv 2606.21126 on the effect of aggregation on Γ; the eight aggregates and their spread: this project",
         needs_credit=QUANTITIES,
     )
@@ -71,7 +71,7 @@ def _aggregate(
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted if scope == "all" or site > 0]
     if not sites:
-        return Reading(None, "no site is left: exact by construction everywhere else")
+        return Reading(None, "no site remains, because the credit of all other sites is exact by construction")
     refused = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
     if refused:
         return Reading(None, refused[0])

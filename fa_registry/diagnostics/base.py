@@ -72,9 +72,11 @@ class DiagnosticCard:
         problems = [word for word in text if not getattr(self, word)]
         if self.when not in MOMENTS:
             problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
-        problems += [f"the metric {name!r}, which needs_credit names" for name in self._third_party()]
+        problems += [f"the metric {name!r} that is listed in needs_credit" for name in self._third_party()]
         if problems:
-            raise PluginError(f"the card of diagnostic {self.name!r} lacks: {', '.join(problems)}")
+            raise PluginError(
+                f"the card of diagnostic {self.name!r} has missing or invalid fields: {', '.join(problems)}"
+            )
 
     def _third_party(self) -> list[str]:
         return [name for name in self.needs_credit if name not in self.names]

@@ -26,12 +26,13 @@ class CostateCosine(Diagnostic):
     card = DiagnosticCard(
         name="costate_cosine",
         symbol="cos(c_l, λ_l)",
-        line="mean over samples of the cosine between c_l and the exact costate of the network, unclamped, whole states; "
-        "_mean: over the sites whose credit is not exact by construction",
+        line="mean over samples of the cosine between c_l and the exact costate of the network, without clamping, over complete "
+        "states; _mean: mean over the sites whose credit is not exact by construction",
         quantities=("costate_cosine", "costate_cosine_mean"),
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="anything about networks whose costate has no closed form: the toy linear-quadratic task is not a deep network",
+        cannot_tell="anything about networks without a closed form of the costate: the linear-quadratic toy task is not a deep "
+        "network",
         source="arXiv 2606.21126, toy linear-quadratic task",
         needs_credit=("costate_cosine", "costate_cosine_mean"),
     )
@@ -69,7 +70,7 @@ def _reading(credit: Tensor, costate: Tensor) -> Reading:
     if len(known):
         return Reading.of(known.mean())
     if not (credit.isfinite().all() and costate.isfinite().all()):
-        return Reading(None, f"{NOT_FINITE}: credit or costate, for every sample")
+        return Reading(None, f"{NOT_FINITE}: credit or costate of every sample")
     return Reading(None, "credit or costate is exactly zero for every sample")
 
 

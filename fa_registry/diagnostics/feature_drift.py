@@ -25,7 +25,7 @@ class FeatureDrift(Diagnostic):
         quantities=(f"{PREFIX}{FAMILY}", OF_BLOCKS),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="whether the features became better: weights that grow along a useless direction drift too",
+        cannot_tell="whether the features improved: weights that grow in a useless direction also drift",
         source="arXiv 2606.21126; as a measure of lazy training: Chizat, Oyallon & Bach 2019",
         when="final",
         bibtex="""@inproceedings{chizat2019lazy,
@@ -58,12 +58,12 @@ def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: I
     for name in names:
         before = initial.get(name)
         if before is None or before.shape != weights[name].shape:
-            return Reading(None, f"the initial weights hold no {name} of shape {tuple(weights[name].shape)}")
+            return Reading(None, f"the initial weights contain no {name} of shape {tuple(weights[name].shape)}")
         before = before.to(weights[name].device, torch.float64)
         moved.append((weights[name].double() - before).flatten())
         start.append(before.flatten())
     distance, norm = (torch.linalg.vector_norm(torch.cat(parts)).item() for parts in (moved, start))
-    return Reading.of(distance / norm) if norm else Reading(None, "it started at exactly zero")
+    return Reading.of(distance / norm) if norm else Reading(None, "the initial weights are exactly zero")
 
 
 PLUGIN = FeatureDrift()

@@ -16,7 +16,7 @@ class Fidelity(Diagnostic):
         name="fidelity",
         symbol="cos(g₃₂, g₆₄)",
         line=f"cosine between g_l computed in float32 and in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
-        "_left_out: the other samples; _batch: the cosine of the flattened batch, all samples",
+        "_left_out: number of the other samples; _batch: cosine of the flattened batch with all samples",
         quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
@@ -33,7 +33,7 @@ class Fidelity(Diagnostic):
         of float32, the direction of its gradient is undefined in float32. Such samples are excluded from the mean and counted.
         """
         if observation.fidelities is None:
-            absent = missing(observation.sites, "no float64 pass was made")
+            absent = missing(observation.sites, "the network was not run in float64")
             names = ("fidelity_min", "fidelity_left_out")
             return Measured({"fidelity": absent, "fidelity_batch": absent}, dict.fromkeys(names, absent[0]))
         means = tuple(fidelity_reading(observation, site) for site in range(observation.sites))

@@ -16,8 +16,9 @@ class GradientNorm(Diagnostic):
         quantities=("g_norm", "g_norm_mean_ce", "g_L"),
         unit="loss per unit of state",
         range="0 to infinity",
-        cannot_tell="collapse from convergence: a fitted network has a small error and so a small gradient too; see gain",
-        source="arXiv 2606.21126, D2 (reference validity), there of the mean cross entropy; per sample: this project",
+        cannot_tell="whether a small gradient means collapse or convergence: a fitted network has a small error and therefore also "
+        "a small gradient; gain distinguishes the two",
+        source="arXiv 2606.21126, D2 (reference validity), for the mean cross entropy; per sample: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:

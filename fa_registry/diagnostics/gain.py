@@ -15,8 +15,8 @@ class Gain(Diagnostic):
         quantities=("gain",),
         unit="1 / unit of state",
         range="0 to infinity",
-        cannot_tell="whether the direction that reaches the site is a useful one",
-        source="this project: a small ‖g_l‖ alone does not show how much of the error arrives",
+        cannot_tell="whether the direction of the error at the site is useful",
+        source="this project; reason: ‖g_l‖ by itself does not show how much of the error reaches the site",
     )
 
     def measure(self, observation: Observation) -> Measured:

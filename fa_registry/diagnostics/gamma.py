@@ -48,7 +48,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
     if (norms == 0).all():
         return "the reference gradient is exactly zero for every sample"
     if not np.isfinite(norms).any():
-        return f"{NOT_FINITE}: the reference gradient, for every sample"
+        return f"{NOT_FINITE}: the reference gradient of every sample"
     if np.isnan(cosines).all():
         return "credit or gradient is zero or not finite for every sample"
     if observation.fidelities is None:
@@ -57,7 +57,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
     if fidelity.reason == ALL_FITTED:
         return ALL_FITTED
     if fidelity.value is not None and fidelity.value < LEAST_FIDELITY:
-        return f"the reference gradient is noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
+        return f"the reference gradient is numerical noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
     return ""
 
 
@@ -73,11 +73,11 @@ class Gamma(Diagnostic):
     card = DiagnosticCard(
         name="gamma",
         symbol="Γ_l",
-        line="mean over samples of cos(c_l, g_l) at the site where the credit acts, in float64 and unclamped",
+        line="mean over samples of cos(c_l, g_l) at the site at which the credit is used, in float64 and without clamping",
         quantities=NUMBERS,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="whether training along c_l helps, nor anything where c_l = g_l by construction",
+        cannot_tell="whether training along c_l helps; and anything at sites with c_l = g_l by construction",
         source="arXiv 2606.21126, Γ; the angle of Lillicrap et al. 2016. Float64 without a clamp: this project",
         needs_credit=NUMBERS,
         bibtex="""@article{lillicrap2016random,

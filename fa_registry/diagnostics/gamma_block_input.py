@@ -20,11 +20,11 @@ class GammaBlockInput(Diagnostic):
     card = DiagnosticCard(
         name="gamma_block_input",
         symbol="cos(c_l, g_{l−1})",
-        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: over blocks, the published main value",
+        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: mean over blocks, the main metric of the paper",
         quantities=NAMES,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="how well the credit fits where it acts: gamma measures that. No rule uses this metric",
+        cannot_tell="the alignment at the site at which the credit is used, which is gamma. No rule uses gamma_block_input",
         source="reference code of arXiv 2606.21126",
         needs_credit=NAMES,
     )
@@ -51,7 +51,7 @@ def _block(observation: Observation, site: int) -> Reading:
     credit, gradient = observation.credits[site], observation.gradients[site - 1]
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
-        return Reading(None, f"the block changes the width of the stream: {shapes} have no cosine")
+        return Reading(None, f"no cosine exists, because the block changes the width of the stream: {shapes}")
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
     reason = refusal(observation, site - 1, cosines)

@@ -19,7 +19,7 @@ CHEAP_DRAWS = (
 COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: a site is significant only if no draw reaches its Γ
 AT_ONCE = 10  # draws whose cosines are computed together: few enough for the cache
 NAMES = ("gamma_null_mean", "gamma_null_std", "gamma_null_p")
-EXACT = "the credit is exact by construction here, for any feedback"
+EXACT = "at this site, the credit is exact by construction for any feedback"
 
 
 class GammaNull(Diagnostic):
@@ -27,13 +27,14 @@ class GammaNull(Diagnostic):
         name="gamma_null",
         version=2,  # 99 draws where they are cheap
         symbol="Γ_l under fresh B",
-        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS}; {COSTLY_DRAWS} if a draw takes too many operations; "
-        f"recorded with the run): mean, standard deviation (ddof 1), and the rank p-value "
+        line=f"Γ_l for new draws of the feedback state ({CHEAP_DRAWS} draws, or {COSTLY_DRAWS} if a draw needs too many "
+        f"operations; the number is recorded with the run): mean, standard deviation (ddof 1), and rank p-value "
         "(1 + draws with at least the observed Γ)/(draws + 1)",
         quantities=NAMES,
         unit="cosine; _p: probability",
-        range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, {1 / (COSTLY_DRAWS + 1):.3f} to 1 from {COSTLY_DRAWS} draws",
-        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (it only shows that it is to this feedback)",
+        range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, or {1 / (COSTLY_DRAWS + 1):.3f} to 1 with {COSTLY_DRAWS} draws",
+        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (the test only shows that training aligned the "
+        "network with its feedback)",
         source="arXiv 2606.21126, fresh-B null; the p-value of Phipson & Smyth 2010",
         when="final",
         needs_credit=NAMES,

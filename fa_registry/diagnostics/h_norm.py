@@ -33,9 +33,10 @@ class HiddenNorm(Diagnostic):
         symbol="‖h_l‖",
         line="median over samples of the state's L2 norm, its ratio to the previous site, and its ratio to initialisation",
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
-        unit="h_norm: that of the state; growth, growth_init: ratio",
+        unit="h_norm: unit of the state; growth, growth_init: ratio",
         range="0 to infinity",
-        cannot_tell="whether a large scale hurts accuracy: a LayerNorm before the head hides it from the loss",
+        cannot_tell="whether a large scale reduces the accuracy: with a LayerNorm before the head, the loss does not depend on the "
+        "scale",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 

@@ -23,12 +23,13 @@ class Ladder(Diagnostic):
     card = DiagnosticCard(
         name="ladder",
         symbol="k",
-        line="number of blocks with a weight that differs from its initial value by more than the rounding of its draw",
+        line="number of blocks with a weight that differs from its initial value by more than rounding",
         quantities=("blocks_trained",),
         unit="blocks",
-        range="0 to L; 0 for frozen, K for ladder_K, otherwise L",
-        cannot_tell="how much they learned (see feature_drift); whether it helps (see the accuracy over ladder_0..ladder_L)",
-        source="arXiv 2606.21126, ladder control; counting from the weights: this project",
+        range="0 to L; 0 for the control frozen, K for the control ladder_K, otherwise L",
+        cannot_tell="how much the blocks learned (see feature_drift); whether this helps (compare the accuracies of the controls "
+        "ladder_0..ladder_L)",
+        source="arXiv 2606.21126, ladder control; counting changed blocks from the weights: this project",
         when="final",
     )
 

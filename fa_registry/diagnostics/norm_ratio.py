@@ -16,7 +16,7 @@ class NormRatio(Diagnostic):
         quantities=("norm_ratio",),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="the size of an update: the paper's recipe normalises every credit before it acts",
+        cannot_tell="the size of an update: the paper's recipe normalises every credit before the update",
         source="this project",
         needs_credit=("norm_ratio",),
     )

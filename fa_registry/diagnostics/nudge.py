@@ -30,9 +30,9 @@ class Nudge(Diagnostic):
         "_rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
-        range="negative is good; _bp is the value of the best direction",
-        cannot_tell="whether the block below can make that step; _rms also depends on the scale of the state",
-        source="arXiv 2606.21126, nudge with η = .01 (here nudge_rms); the step relative to ‖h_l‖: this project",
+        range="any sign; negative is good; _bp is the value for the best direction",
+        cannot_tell="whether the block before the site can produce this step; _rms also depends on the scale of the state",
+        source="arXiv 2606.21126, nudge with η = .01 (this is nudge_rms); step relative to ‖h_l‖: this project",
         when="final",
         needs_credit=OF_CREDIT,
         conventions={"nudge_step": STEP, "nudge_samples": PUSHED},
@@ -93,7 +93,7 @@ def _mean(steps: Tensor, changes: Tensor, losses: Tensor) -> Reading:
     if not moved.any():
         return Reading(None, "the credit or the state is exactly zero for every sample")
     if changes[moved].isfinite().all() and not is_resolved(changes[moved].abs(), losses[moved]).any():
-        return Reading(None, "the loss changes by no more than float64's rounding")
+        return Reading(None, "the change of the loss is within the rounding of float64")
     return Reading.of(changes[moved].mean())
 
 

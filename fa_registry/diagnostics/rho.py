@@ -121,14 +121,15 @@ class PerturbationCorrelation(Diagnostic):
     card = DiagnosticCard(
         name="rho",
         symbol="ρ_l",
-        line="Pearson of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the whole state: pooled over "
-        "samples and directions, and _samples: per sample, then the mean over the rho_defined samples that have one",
+        line="Pearson correlation of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the complete state, "
+        "pooled over samples and directions; _samples: mean of the correlations per sample, over the rho_defined samples with a "
+        "correlation",
         quantities=(*OF_CREDIT, *CONTROLS),
         unit="correlation; rho_defined: samples",
         range="−1 to 1; _bp (the exact gradient) is near 1, _random (a random unit credit) near 0",
-        cannot_tell="whether a step of the training's size helps: ε is small; nor anything where _bp is far from 1",
-        source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (here rho_absolute); ε relative to ‖h_l‖, the "
-        "per-sample form and N/A where it is degenerate: this project",
+        cannot_tell="whether a step of the size used in training helps, because ε is small; and anything if _bp is far from 1",
+        source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (this is rho_absolute); ε relative to ‖h_l‖, the "
+        "form per sample, and N/A in degenerate cases: this project",
         when="final",
         needs_credit=OF_CREDIT,
         conventions={
@@ -214,7 +215,7 @@ def correlations(
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]
     if not reason and len(rows) == 0:
-        reason = "no sample has both a credit that is not zero and a loss that changes by more than float64's rounding"
+        reason = "for every sample, the credit is zero or the change of the loss is within the rounding of float64"
     if reason:
         none = Reading(None, reason)
         return none, none, none
@@ -227,7 +228,7 @@ def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
         return Reading(None, f"{NOT_FINITE}: credit or loss of {int(broken.sum())} of {len(broken)} samples")
     typical = losses.abs().clamp(min=1.0).square().mean().sqrt()
     if not is_resolved(changes.std(correction=0), typical):
-        return Reading(None, "the loss changes by no more than float64's rounding")
+        return Reading(None, "the change of the loss is within the rounding of float64")
     return Reading.of(pearson(predicted.flatten(), changes.flatten()))
 
 
@@ -235,7 +236,7 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
     if (predicted == 0).all():
         return "the credit is exactly zero for every sample"
     if not (predicted.isfinite() & changes.isfinite()).all(dim=1).any():
-        return f"{NOT_FINITE}: credit or loss, for every sample"
+        return f"{NOT_FINITE}: credit or loss of every sample"
     return ""
 
 
@@ -249,9 +250,9 @@ def step_refusal(step: float, norm: float) -> str:
     if not np.isfinite(norm):
         return f"{NOT_FINITE}: the median norm of the states"
     if step == 0:
-        return "the median norm of the states is zero: ε has no scale"
+        return "ε has no scale, because the median norm of the states is zero"
     if step < ROUNDINGS * np.finfo(np.float64).eps * norm:
-        return f"ε = {step:g} is lost in float64's rounding of states of norm {norm:.3g}"
+        return f"ε = {step:g} is smaller than the float64 rounding of states with norm {norm:.3g}"
     return ""
 
 

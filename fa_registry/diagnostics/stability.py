@@ -22,7 +22,7 @@ class Stability(Diagnostic):
         quantities=("stability", "stability_mid"),
         unit="cosine",
         range="−1/7 to 1; a high value means that all batches require the same change, regardless of their content",
-        cannot_tell="whether training is healthy: its author found that it does not separate methods cleanly",
+        cannot_tell="whether training is healthy: the author of the metric found that it does not clearly distinguish methods",
         source="arXiv 2606.21126, first release, rule (c): cross-batch stability",
         when="final",
     )
