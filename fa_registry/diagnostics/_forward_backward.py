@@ -203,9 +203,8 @@ def estimated_look(
             problem = "the loss of a sample depends on other samples"
         if problem:
             raise UsageError(
-                f"gradient='forward' cannot compute the gradient of this model: {reason}, and differences of the loss are not "
-                f"possible either: {problem}. Expected: a forward pass that torch can trace, or a forward pass that supports "
-                "float64 and in which the loss of a sample does not depend on other samples"
+                "gradient='forward': expected a forward pass that torch can trace, or a forward pass in float64 in which the loss "
+                f"of a sample does not depend on other samples; neither is possible: {reason}; {problem}"
             )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])

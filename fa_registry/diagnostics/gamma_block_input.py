@@ -51,7 +51,9 @@ def _block(observation: Observation, site: int) -> Reading:
     credit, gradient = observation.credits[site], observation.gradients[site - 1]
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
-        return Reading(None, f"no cosine exists, because the block changes the width of the stream: {shapes}")
+        return Reading(
+            None, f"the block changes the width of the stream, so credit and gradient ({shapes}) have no cosine"
+        )
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
     reason = refusal(observation, site - 1, cosines)

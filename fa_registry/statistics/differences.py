@@ -104,12 +104,12 @@ def paired_difference(
     only_a, only_b = tuple(sorted(a.keys() - b.keys())), tuple(sorted(b.keys() - a.keys()))
     if not seeds:
         raise ValueError(
-            f"a paired difference needs common seeds, found {list(only_a)} and {list(only_b)}; "
+            f"a paired difference needs common seeds, but a has the seeds {list(only_a)} and b has the seeds {list(only_b)}; "
             "train both with the same seeds, or use welch for independent samples"
         )
     differences = [a[seed] - b[seed] for seed in seeds]
     if len(seeds) == 1:
-        remark = "provisional: one pair has no interval"
+        remark = "provisional: no interval, because there is only one pair"
         return PairedDifference(differences[0], None, None, None, None, seeds, only_a, only_b, remark)
     sample, df = reported(differences), len(seeds) - 1
     floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
@@ -166,7 +166,7 @@ def stated_difference(
     numbers = {round(value / resolution) if resolution else value: value for value in given}
     mean = math.fsum(values) / len(values) - math.fsum(given) / len(given)
     if len(values) < 2:
-        return StatedDifference(mean, None, len(numbers), "provisional: one value has no interval")
+        return StatedDifference(mean, None, len(numbers), "provisional: no interval, because there is only one value")
     first = reported(values, "a stated difference")
     if len(numbers) == 1:
         raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
@@ -213,7 +213,9 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
     if a.keys() & b.keys():
         difference = paired_difference(a, b)
     elif min(len(a), len(b)) < 2:
-        return Comparison("provisional", None, f"no common seed, and {len(a)} and {len(b)} values have no interval")
+        return Comparison(
+            "provisional", None, f"no interval: a and b have no common seed and only {len(a)} and {len(b)} values"
+        )
     else:
         difference = welch(a.values(), b.values())
     if difference.interval is None:
@@ -231,7 +233,9 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
 
 def _by_seed(values: Mapping[int, float], side: str) -> dict[int, float]:
     if not isinstance(values, Mapping):
-        raise ValueError(f"side {side}: expected a mapping of seed to value, found {values!r}; pairs need their seeds")
+        raise ValueError(
+            f"side {side}: expected a mapping of seed to value, found {values!r}; pairs are formed by seed"
+        )
     return dict(zip(values, finite(values.values(), f"side {side}"), strict=True))
 
 
@@ -281,7 +285,9 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
     """
     (margin,) = finite([margin], "the margin")
     if margin <= 0:
-        raise ValueError(f"expected a margin > 0, found {margin!r}; fix it in the unit of the values before the runs")
+        raise ValueError(
+            f"expected a margin > 0, found {margin!r}; choose the margin before the runs, in the unit of the values"
+        )
     sample = measured if isinstance(measured, Reported) else reported(measured, "an equivalence test")
     target, raw, df = _against(sample, published)
     difference = sample.mean - target

@@ -84,8 +84,8 @@ def bootstrap_interval(
     _proper(confidence)
     if len(numbers) < BOOTSTRAP_LEAST:
         raise ValueError(
-            f"a bootstrap interval needs at least {BOOTSTRAP_LEAST} values, found {len(numbers)}; a percentile bootstrap "
-            "covers 75 % at n = 3 and 84 % at n = 5 where 95 % is claimed: use t_interval"
+            f"a bootstrap interval needs at least {BOOTSTRAP_LEAST} values, found {len(numbers)}; use t_interval, because a 95 % "
+            "percentile bootstrap covers only 75 % at n = 3 and 84 % at n = 5"
         )
     if min(numbers) == max(numbers):
         return Interval(numbers[0], numbers[0], confidence, "bootstrap")
@@ -117,7 +117,9 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
         ValueError: the proportion is outside 0..1, or n < 1.
     """
     if not 0 <= share <= 1 or n < 1:
-        raise ValueError(f"expected a share from 0 to 1 of n ≥ 1 samples, found {share!r} of {n!r}")
+        raise ValueError(
+            f"expected a proportion from 0 to 1 and a number of samples n ≥ 1, found {share!r} and n = {n!r}"
+        )
     z = float(special.ndtri((1 + _proper(confidence)) / 2))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -142,7 +144,7 @@ def look_confidence(look: int, confidence: float = CONFIDENCE) -> float:
         ValueError: `look` is below 1.
     """
     if look < 1:
-        raise ValueError(f"expected the number of the interim analysis, from 1, found {look!r}")
+        raise ValueError(f"expected the number of the interim analysis, 1 or more, found {look!r}")
     return 1 - (1 - _proper(confidence)) / max(1, look * (look - 1))
 
 
@@ -190,5 +192,5 @@ def _expanded(confidence: float, n: int) -> float:
 
 def _proper(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise ValueError(f"expected a confidence between 0 and 1, found {confidence!r}; 95 % is 0.95")
+        raise ValueError(f"expected a confidence level between 0 and 1, found {confidence!r}; for 95 %, pass 0.95")
     return confidence

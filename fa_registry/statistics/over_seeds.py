@@ -72,12 +72,12 @@ class OverSeeds:
         if self.n == 1:
             return Reading(None, "one seed: no interval")
         if not self.terms:
-            return Reading(None, "no interval: 0 has no logarithm")
+            return Reading(None, "no interval, because a value is 0 and has no logarithm")
         found = self._summary
         if self.average == ARITHMETIC:
             return Reading(getattr(found, name))
         if max(abs(found.low), abs(found.high), found.std) > LARGEST_DECADES:
-            return Reading(None, "no interval: it is wider than the range of numbers")
+            return Reading(None, "no interval, because its ends exceed the range of float64")
         return Reading(10.0 ** getattr(found, name))
 
 
@@ -99,7 +99,9 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
         return OverSeeds(average, next(iter((*broken, *(one for _, one in given))), Reading(None, "no run")), 0, of)
     low, high = min(known), max(known)
     if (average == GEOMETRIC and low <= 0 < high - low) or (average == ARITHMETIC and max(-low, high) > LARGEST):
-        return OverSeeds(average, Reading(None, f"no {average} mean of {low:.3g} to {high:.3g}"), 0, of)
+        return OverSeeds(
+            average, Reading(None, f"no {average} mean exists for values from {low:.3g} to {high:.3g}"), 0, of
+        )
     values = tuple(seed_values(given, average).values())
     terms = values if average == ARITHMETIC else tuple(map(math.log10, values)) if low > 0 else ()
     return OverSeeds(average, Reading(_mean(values, average)), len(values), of, terms)

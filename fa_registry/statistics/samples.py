@@ -12,7 +12,7 @@ from scipy import special
 
 CONFIDENCE = 0.95
 LARGEST = 1e150  # beyond it sums and interval ends may overflow float64
-NO_SPREAD = "no spread: the interval is only as wide as rounding, narrower than {n} values can justify"
+NO_SPREAD = "no spread beyond rounding errors, so the interval is narrower than {n} values can justify"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Reported:
         if self.std < 0 or not isinstance(self.n, Integral) or self.n < 2:
             raise ValueError(
                 f"expected a standard deviation ≥ 0 and an integer n ≥ 2, found std={self.std!r}, n={self.n!r}; "
-                "a value published without its spread is a constant: pass the number itself"
+                "for a value published without a standard deviation, pass the number instead of Reported"
             )
         for name, value in (("mean", mean), ("std", std), ("n", int(self.n))):
             object.__setattr__(self, name, value)  # a float32 would round all results computed from it
@@ -101,7 +101,7 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
         ValueError: there are too few values, a value is not a finite number, or `values` is a mapping.
     """
     if isinstance(values, Mapping):
-        raise ValueError(f"{purpose} takes values, found a mapping {dict(values)!r}; pass its .values()")
+        raise ValueError(f"{purpose}: expected a list of values, found a mapping {dict(values)!r}; pass its .values()")
     numbers = tuple(values)
     if len(numbers) < least:
         needed = "one value" if least == 1 else f"{least} values"
@@ -112,8 +112,8 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
     wrong = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
     if wrong:
         raise ValueError(
-            f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)}; "
-            "exclude a diverged run by name, and report the exclusion"
+            f"{purpose}: expected finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)} values; "
+            "exclude diverged runs by name, and report the exclusion"
         )
     return tuple(float(value) for value in numbers)
 

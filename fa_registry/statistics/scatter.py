@@ -26,7 +26,7 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
     Raises:
         ValueError: a value is not finite.
     """
-    numbers = finite(values, "a test for a far value")
+    numbers = finite(values, "a test for an outlier")
     if len(numbers) < 3:
         return None
     sample, n = reported(numbers), len(numbers)
@@ -49,16 +49,17 @@ def scatter_text(values: Sequence[float]) -> str:
     n = len(values)
     if n < 2:
         return ""
-    assumed = f"The {level_text(CONFIDENCE)} interval assumes that seeds scatter normally"
+    assumed = f"The {level_text(CONFIDENCE)} interval assumes that the values of the seeds are normally distributed"
     if n < TESTED:
         return (
-            f"{assumed}, which {n} seeds cannot show. If they do, an interval of three seeds contains the true mean in 95 % of "
-            "studies. It does so in 84 % if they scatter log-normally, and in 48 % if one seed in five collapses"
+            f"{assumed}; {n} seeds are too few to test this. For a normal distribution, the interval of three seeds contains the "
+            "true mean in 95 % of studies. For a log-normal distribution it does so in 84 %, and in 48 % if one seed in five "
+            "collapses"
         )
     if min(values) == max(values):
-        return f"{assumed}; all {n} are equal"
+        return f"{assumed}; all {n} values are equal"
     from scipy import stats  # imported here: it takes half a second, which a report of few seeds does not need
 
     p = float(stats.shapiro(values).pvalue)
-    found = "is not compatible" if p < 1 - CONFIDENCE else "is compatible"
-    return f"{assumed}; their scatter {found} with that (Shapiro-Wilk, {n} seeds, p = {p:.2g})"
+    found = "not compatible" if p < 1 - CONFIDENCE else "compatible"
+    return f"{assumed}; the values are {found} with this assumption (Shapiro-Wilk test, {n} seeds, p = {p:.2g})"

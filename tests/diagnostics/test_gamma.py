@@ -169,7 +169,10 @@ def test_the_gradient_that_is_refused_is_the_one_it_is_read_against():
     assert row[1].reason == "the reference gradient is exactly zero for every sample"
     assert row[2].value == pytest.approx(1.0)
     noise = GAMMA_BLOCK_INPUT.measure(seen([SAME] * 3, [SAME] * 3, gradients_double=[directions(0.0)[0], SAME, SAME]))
-    assert noise.sites["gamma_block_input"][1].reason == "the reference gradient is numerical noise: fidelity 0.0000 < 0.99"
+    assert (
+        noise.sites["gamma_block_input"][1].reason
+        == "the reference gradient is numerical noise: fidelity 0.0000 < 0.99"
+    )
     assert noise.sites["gamma_block_input"][2].value == pytest.approx(1.0)
 
 

@@ -108,8 +108,8 @@ def test_a_seed_apart_by_less_than_counts_is_not_far():
 
 
 def test_a_finding_over_seeds_says_on_what_its_interval_rests():
-    assert "which 3 seeds cannot show" in margins(NEAR[:3]).basis
-    assert "Shapiro-Wilk, 9 seeds" in margins(NEAR).basis
+    assert "3 seeds are too few to test this" in margins(NEAR[:3]).basis
+    assert "Shapiro-Wilk test, 9 seeds" in margins(NEAR).basis
     assert margins(NEAR[:1]).basis == ""
 
 
