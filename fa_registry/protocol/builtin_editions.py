@@ -86,8 +86,8 @@ def name_conflict(name: str, digest: str) -> str:
         return ""
     shown = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {shown} reads as the shipped edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
-        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if it is based on that one)'
+        f"name: {shown} may be confused with the built-in edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if your edition is based on it)'
     )
 
 

@@ -46,21 +46,21 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     many sites count, because a mean over few sites and a mean over all sites are different metrics.
     """
     if case.control:
-        return skipped_control(rule, case, Reading(None, "a control's credit is not judged"), limits=_limits(rule))
+        return skipped_control(rule, case, Reading(None, "the credit of a control is not judged"), limits=_limits(rule))
     names = tuple(dict.fromkeys(condition.quantity for condition in (rule.conditions[0], *rule.guards)))
     rows = [case.record.measurements.sites.get(name, ()) for name in names]
     counted, masked = _counted(names, case.record.measurements)
     if not counted:
         reason = "; ".join(_absence(name, row) for name, row in zip(names, rows, strict=True))
         absent = Reading(None, reason)
-        return finding(rule, case, "not_applicable", absent, f"no site that counts ({reason})", _limits(rule))
+        return finding(rule, case, "not_applicable", absent, f"no site counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
     unspecific = compare(rule.conditions[0], observed).fires
     alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
     collapse = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
     total = max(len(row) for row in rows)
-    text = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
+    text = f"{observed.value:.3g}, the largest value of {len(counted)} counted sites out of {total}"
     outcome = rule.outcome if unspecific or alternative or guard else "pass"
     state = rule.fired if unspecific else rule.clear
     facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
@@ -91,11 +91,11 @@ def _limits(rule: Rule) -> str:
 def carried_text(guard: GuardReading) -> str:
     """Return a text about the guard's reading.
 
-    An example is `without site 0 the mean gamma over all sites that count, +0.2000, changes by 80% of itself`.
+    An example is `without site 0, the mean gamma over all counted sites, +0.2000, changes by 80% of its value`.
     """
-    size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
-    what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"
-    return f"without site {guard.site} {what} changes by {size}"
+    size = f"{guard.observed.value:.0%} of its value" if guard.observed.value is not None else "an infinite multiple"
+    what = f"the mean {guard.quantity} over all counted sites, {guard.mean:+.4f},"
+    return f"without site {guard.site}, {what} changes by {size}"
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:

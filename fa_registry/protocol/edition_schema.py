@@ -212,7 +212,7 @@ def checked_overrides(
         elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
         elif place in thresholds:
-            problems.append(f"{key}: the limit is given twice")
+            problems.append(f"{key}: two overrides for the same limit")
         else:
             thresholds[place] = float(value)
     if problems:
@@ -253,21 +253,21 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
     rules = _tables(rules)
     codes = [str(rule.get("code")) for rule in rules]
     yield from (
-        f"rule: code {jsonio.describe_value(code)} is given twice"
+        f"rule: code {jsonio.describe_value(code)} occurs twice; every rule needs a different code"
         for code in dict.fromkeys(codes)
         if codes.count(code) > 1
     )
     gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
     for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
         if group == []:
-            yield "fail_if: expected lists of rules, found []"
+            yield "fail_if: expected lists with at least one rule, found []"
         unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
         yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
     for name, word in labels.items():
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield (
-                f"labels.{name}: must not contain a bracket, and a colon only at its end (its flags follow), "
+                f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
                 f"found {jsonio.describe_value(word)}"
             )
 
@@ -284,7 +284,7 @@ def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     if wrong := name_conflict(name, digest):
         yield wrong
     elif unseen:  # a control character can reverse the text direction: the name would look like another name
-        yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
+        yield f"name: expected only visible characters, found {', '.join(unseen)} in {ascii(name)}"
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
         yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
@@ -296,13 +296,15 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
         yield f"{where}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
-        yield f"{where}reference: " + ("missing" if operator.needs_reference else f"{table['fires']} has none")
+        yield f"{where}reference: " + (
+            "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
+        )
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
-        yield f"{where}quantity: {SEEDS} judges accuracy against the reference's accuracy"
+        yield f"{where}quantity: the judge {SEEDS} needs the metric accuracy as quantity and as reference"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
-            yield f"{where}{name}: the judge {judge} does not use it"
+            yield f"{where}{name}: the judge {judge} does not use this field; remove it"
     far = table.get("far_seed")
     if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
         yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far['level'])}"
@@ -311,11 +313,11 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
         for index, condition in enumerate(listed):
             yield from _condition_problems(condition, word, f"{where}{name}[{index}].")
     if table.get("either") and operator and operator.needs_reference:
-        yield f"{where}either: a rule that is compared with a reference has no alternatives"
+        yield f"{where}either: a rule with a reference cannot have alternatives"
     yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
     if table.get("guard_also") and not table.get("guard"):
-        yield f"{where}guard: missing; guard_also is a further condition of the guard"
+        yield f"{where}guard: missing; guard_also is only allowed together with guard"
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
@@ -328,4 +330,4 @@ def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
-        yield f"{where}fires: only a rule's leading condition is compared with a reference"
+        yield f"{where}fires: only the leading condition of a rule can be compared with a reference"

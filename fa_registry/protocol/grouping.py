@@ -135,6 +135,6 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
             if others:
                 named = ", ".join(f"{run.run_id} ({run.status})" for run in others)
                 yield (
-                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs and counts once: run "
-                    f"{counted.run_id} counts, the newest {counted.status} one; not counted: {named}."
+                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs but counts once. Run "
+                    f"{counted.run_id} counts, because it is the newest {counted.status} run; not counted: {named}."
                 )

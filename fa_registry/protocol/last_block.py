@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 
 CONTROL = "ladder_1"
-TEXT = "of the control whose last block alone is trained (ladder_1)"
+TEXT = "of the control that trains only its last block (ladder_1)"
 SHOWN = 10  # number of seeds that a sentence lists
 STATE = "LAST BLOCK"  # state of a finding that would pass if the control existed
 EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact; the card does not matter
@@ -74,8 +74,8 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
         return finding
     seeds = ", ".join(str(seed) for seed in sorted(set(lacking))[:SHOWN])
     reason = (
-        f"{STATE}: the credit at the last block is the gradient, so that the margin may be that block's alone; seed {seeds} needs "
-        f"the control {CONTROL} by bp (fa-registry train --method bp --control {CONTROL})"
+        f"{STATE}: the credit at the last block is the gradient, so the margin may come from the last block only; seed {seeds} "
+        f"needs the control {CONTROL} trained with bp (fa-registry train --method bp --control {CONTROL})"
     )
     return dataclasses.replace(finding, outcome="warn", state=STATE, sentence=f"{finding.sentence}; {reason}")
 
@@ -84,7 +84,7 @@ def remarks(seeds: Sequence[int]) -> Iterator[str]:
     """Yield a remark that lists the seeds whose margin is over the ladder_1 control."""
     if seeds:
         named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {named} is over the accuracy {TEXT}, which is higher than the frozen one"
+        yield f"the margin of seed {named} is over the accuracy {TEXT}, which exceeds that of the frozen control"
 
 
 def _doubt(control: RunRecord) -> str:

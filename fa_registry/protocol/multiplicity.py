@@ -37,8 +37,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     count = len(findings)
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
-        f"{count} methods are compared with their frozen controls, each by its own interval: if all of them were exactly at "
-        f"the limit, about {chance:.0%} of such audits would let at least one clear"
+        f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
+        f"the limit, at least one of them would clear in about {chance:.0%} of such audits"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
@@ -47,7 +47,10 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     ]
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
-        text += f". Of {len(cleared)} that clear, these do so by Holm's procedure over all {count} too: {description}"
+        text += (
+            f". Number of methods that clear: {len(cleared)}. Methods that also clear by Holm's procedure over all {count}: "
+            f"{description}"
+        )
     yield f"{text}."
 
 

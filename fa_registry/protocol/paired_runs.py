@@ -21,9 +21,11 @@ from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
-SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
+SEVERAL = "{count} frozen controls of the same setting and seed differ (runs {run_ids}); select one of them with --run"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
-OTHER_SET = "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples: it is from another set"
+OTHER_SET = (
+    "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples, so it was measured on another set"
+)
 WHOLE = 0.01  # largest allowed deviation of a count from a whole number: accuracies may be stored as float32
 SHOWN = 10
 COUNTED = ("complete", "diverged")  # without diverged runs, only the better seeds of a method would count
@@ -219,7 +221,7 @@ class SeedGroup:
             if self.counted[case.record.spec.seed] is not case:
                 others.setdefault(case.record.spec.seed, []).append(f"{case.record.run_id} ({case.record.status})")
         for seed, run_ids in sorted(others.items()):
-            yield f"{not_counted(self.counted[seed].record)}, and not {', '.join(shortened(run_ids))}"
+            yield f"{not_counted(self.counted[seed].record)}; these runs do not count: {', '.join(shortened(run_ids))}"
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
@@ -237,13 +239,13 @@ def shortened(items: Sequence[object], what: str = "") -> list[str]:
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
     """Return the reason why a run does not count, or an empty string."""
     if not is_intact(case.record):
-        return "its metrics do not match the recorded files"
+        return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
     if accuracy.reason:
-        return f"its accuracy is N/A ({accuracy.reason})"
+        return f"the accuracy is N/A ({accuracy.reason})"
     reason = reference.reading.reason
-    return f"its control's accuracy is N/A ({reason})" if reason and reference.run_id else reason
+    return f"the accuracy of the control is N/A ({reason})" if reason and reference.run_id else reason
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
@@ -254,7 +256,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"its weights file is that of seed {weights[file]}, which counts already"
+    return f"its weights file is also that of seed {weights[file]}, which already counts"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
@@ -266,7 +268,7 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
     for doubt, seeds in by_reason.items():
         named = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {named} is not proven and counts as stated: {doubt}"
+            yield f"the frozen control of seed {named} is not proven, so its accuracy counts as stated: {doubt}"
         else:
             yield f"the frozen accuracy of seed {named} was {BY_HAND}"
 

@@ -78,7 +78,7 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:
-        return Reading(None, f"{len(known)} sites with a value: no end can be left out"), None
+        return Reading(None, f"{len(known)} sites with a value: at least 2 are needed to leave one out"), None
     values = [value for _, value in known]
     mean = sum(values) / len(values)
     shares = []

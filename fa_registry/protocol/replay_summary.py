@@ -45,7 +45,7 @@ def series_label(integrities: Sequence[Integrity]) -> str:
     if not rows:
         return AS_LOGGED
     partly = sum(bool(check and check.rows) for check in found)
-    return f"{AS_LOGGED} except {rows} epochs of {partly} of {len(found)} runs, and the last epoch of each"
+    return f"{AS_LOGGED}, except for {rows} epochs of {partly} of {len(found)} runs and the last epoch of each run"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:

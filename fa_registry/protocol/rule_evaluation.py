@@ -117,7 +117,7 @@ def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) ->
     return RuleOutcome("not_applicable", "", None, reason)
 
 
-NOT_FOLLOWED = Reading(None, "not followed by epoch")
+NOT_FOLLOWED = Reading(None, "not recorded by epoch")
 
 
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
@@ -279,7 +279,9 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Judge the margin over the frozen control by its interval over seeds."""
-    limits = f"{limit(rule.conditions[0])} by the whole {level_text(look_confidence(group.look))} interval over seeds"
+    limits = (
+        f"{limit(rule.conditions[0])} for the complete {level_text(look_confidence(group.look))} interval over seeds"
+    )
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
     if counted := group.superseded_by(case):
@@ -327,8 +329,8 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
         return ""
     seed = list(margins.by_seed)[index]
     return (
-        f"seed {seed} is far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
-        f"{criterion.least:g} pp from the nearest), so that no interval over them decides"
+        f"seed {seed} is an outlier ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at level {criterion.level:g}, at least "
+        f"{criterion.least:g} pp from the nearest other seed), so no interval over the seeds decides"
     )
 
 
@@ -337,9 +339,9 @@ def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, s
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
-        return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
+        return "warn", PROVISIONAL, f" for the only seed {seeds}, {side} {rule.threshold:g} pp, but without an interval"
     low, high = margins.interval
-    why = f", since this is interim analysis {look}: its seeds changed after an audit;" if look > 1 else ""
+    why = f", because this is interim analysis {look} (the seed set changed after an audit);" if look > 1 else ""
     text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text

@@ -62,7 +62,7 @@ def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tup
     """
     known = {rule.code for edition in editions for rule in edition.rules}
     names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known)
-    return tuple(f"a waiver without effect: {unknown_name_text('rule', name, known)}" for name in names)
+    return tuple(f"a waiver has no effect: {unknown_name_text('rule', name, known)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -75,8 +75,8 @@ def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tup
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
     ]
     return tuple(
-        f"a waiver of {waiver.rule} without effect: "
-        + (f"no run begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
+        f"a waiver of {waiver.rule} has no effect: "
+        + (f"no run id begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
         for waiver in idle
     )
 
@@ -115,11 +115,11 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
         if name not in days:
             yield f"{name}: missing"
         elif days[name] is None:
-            yield f"{name}: expected a date as 2026-11-30, found {jsonio.describe_value(table[name])}"
+            yield f"{name}: expected a date such as 2026-11-30, found {jsonio.describe_value(table[name])}"
     if days.get("date") and days["date"] > today:
-        yield f"date: {days['date']} is after today, {today}: a waiver is valid from the day it was given"
+        yield f"date: {days['date']} is after today, {today}; a waiver is valid only from its date on"
     if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:
-        yield f"expiry: {days['expiry']} is before the waiver's own date {days['date']}"
+        yield f"expiry: {days['expiry']} is before the date of the waiver, {days['date']}"
 
 
 def _day(value: Any) -> datetime.date | None:
