@@ -18,8 +18,8 @@ from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
 UNSUPPORTED = (
-    "B replaces W inside single layers, so the architecture must be built of the registry's Linear and Conv, "
-    "which can carry an error back through other weights"
+    "B replaces W in single layers, so the architecture must consist of the registry's Linear and Conv layers, "
+    "which can use other weights in the backward pass"
 )
 
 

@@ -25,8 +25,8 @@ BIBTEX = """@misc{arxiv2606.21126,
   eprint={2606.21126}, archivePrefix={arXiv}
 }"""
 ONE_NET = (
-    "one net serves every site: tokens and maps enter as their position average, and a state narrower than the widest site's "
-    "is padded with zeros"
+    "one network is used for all sites; tokens and maps are averaged over positions, and a state that is narrower than the "
+    "widest site is padded with zeros"
 )
 HIDDEN = 256
 EPSILON = 1e-12  # a state of zeros stays zero
@@ -38,7 +38,7 @@ def conditioning_option(default: str, source: str) -> Option:
     """Return the method option that selects the sample signal s."""
     return Option(
         default,
-        "s, the sample signal that the net receives: the output error e, or y",
+        "s, the sample signal in the input of the network: the output error e, the target y, or none",
         source,
         choices=("error", "target", "none"),
     )

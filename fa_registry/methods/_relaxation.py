@@ -23,8 +23,8 @@ from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
 UNSUPPORTED = (
-    "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does; and a transformer's class token "
-    "starts at .02, which its LayerNorm magnifies until the energy is too stiff for these steps, so its states would not converge"
+    "every sample relaxes separately, so no layer of a block may couple samples, as BatchNorm does. A transformer's class token "
+    "starts at .02, and its LayerNorm magnifies it until the energy is too stiff for this step size, so states would not converge"
 )
 
 

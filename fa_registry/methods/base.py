@@ -95,7 +95,7 @@ class MethodCard:
         if self.architectures and "any" not in self.architectures and not self.unsupported:
             problems.append("unsupported (why other architectures are refused)")
         if problems:
-            raise PluginError(f"the card of method {self.name!r} lacks: {', '.join(problems)}")
+            raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
 
     def is_exact(self, site: int, blocks: int) -> bool:
         """Return whether the credit at `site` equals the gradient by construction.

@@ -30,7 +30,7 @@ class Backpropagation(Method):
         exact_sites="all",
         feedback="none: the transposed Jacobians of the network itself",
         properties=("exact",),
-        credit_scale_source="nothing is normalised: it trains end to end on the mean cross entropy",
+        credit_scale_source="no credit is normalised, because bp trains end to end on the mean cross entropy",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -43,7 +43,7 @@ class Backpropagation(Method):
             PluginError: the inputs do not contain gradients.
         """
         if inputs.gradients is None:
-            raise PluginError("method 'bp': its credit is the exact gradient, so CreditInputs.gradients must be given")
+            raise PluginError("method 'bp' needs CreditInputs.gradients, because its credit is the exact gradient")
         return list(inputs.gradients)
 
 

@@ -25,14 +25,14 @@ class DirectRandomTargetProjection(Method):
   author={Frenkel, Charlotte and Lefebvre, Martin and Bol, David},
   journal={Frontiers in Neuroscience}, volume={15}, pages={629892}, year={2021}
 }""",
-        equations="c_l = onehot(y) B_lᵀ, B_l (D_l, C) with entries N(0, 1/C): the credit depends on the class of a sample alone",
+        equations="c_l = onehot(y) B_lᵀ, B_l (D_l, C) with entries N(0, 1/C): the credit depends only on the class of a sample",
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "B_l ~ N(0, 1/C), as in dfa; the published code draws Kaiming-uniform",
-            "the target enters as the gradient with a plus sign, as in the published code, although it replaces −e, which falls "
-            "where the class is right; B_l and −B_l are equally likely, so the sign of the rule is a convention",
-            "a residual stream does not saturate, unlike the source's tanh layers: the credit never vanishes, nothing stops the "
-            "states from growing, and on resmlp under the paper's recipe the run stays at chance",
+            "the target replaces the error with a plus sign, as in the published code, although it resembles −e (both are largest "
+            "for the true class). B_l and −B_l are equally likely, so the sign of the rule is a convention",
+            "unlike the tanh layers of the source, a residual stream does not saturate. The credit never vanishes, the states grow "
+            "without limit, and on resmlp with the paper's recipe the accuracy stays at chance",
             "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), it has a separate "
             "matrix B_0",
             "regression targets are projected unchanged; the source has classes only",

@@ -31,8 +31,8 @@ class BlockFeedbackAlignment(Method):
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published code reports Γ one site too early; here it is reported at the site itself",
-            "tokens: below site L the credit is one row per sample, that of the position average (c_L summed over positions)",
+            "the published code reports Γ with the gradient of the previous site; here Γ uses the gradient of the credit's site",
+            "tokens: below site L, the credit is one row per sample: that of the position average (c_L summed over positions)",
             "maps: c_L is the gradient of their average, also if a third-party head reads more than the average",
         ),
         architectures=("any",),

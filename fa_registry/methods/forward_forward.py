@@ -28,7 +28,7 @@ def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
 class ForwardForward(Method):
     card = MethodCard(
         name="forward_forward",
-        rule="c_l is the gradient of block l's own loss on its goodness: high under the true label, low under a wrong one",
+        rule="c_l is the gradient of a local loss on the goodness of block l: high for the true label, low for a wrong label",
         citation="Hinton 2022",
         bibtex="""@article{hinton2022forward,
   title={The forward-forward algorithm: some preliminary investigations},
@@ -38,25 +38,29 @@ class ForwardForward(Method):
         equations="G(h) = mean_d h_d²; ℓ_l = softplus(θ − G(h_l⁺)) + softplus(G(h_l⁻) − θ), h⁺ from x with y written into its "
         "first C pixels, h⁻ with y′; c_l = ∂ℓ_l/∂h_l⁺ + ∂ℓ_l/∂h_l⁻ = (2/D)(σ(G⁻ − θ) h_l⁻ − σ(θ − G⁺) h_l⁺)",
         deviations=(
-            "the presynaptic side is the clean pass, without a label: the credits of both passes are added at its states, so a "
-            "block learns from their difference on inputs it did not process; in the source each pass trains on its own states",
-            "y′ is the wrong class with the highest probability in the clean pass; the source samples it by that probability",
-            "label pixels are 1 for the class shown and 0 for the others, in units of the standardised image",
+            "a block learns at the states of the clean pass, which has no label, with the sum of the credits of both passes. It "
+            "therefore learns from the difference of two passes, on inputs of a third pass. In the source, each pass trains the "
+            "block at the states of that pass",
+            "y′ is the wrong class with the highest probability in the clean pass; the source samples y′ with these probabilities",
+            "label pixels are 1 for the written class and 0 for the other classes, in units of the standardised image",
             "goodness is the mean square of the residual stream after block l, not of a layer's activations",
-            "a block's input is not normalised to hide its goodness from the next block, except by the architecture's LayerNorm",
-            "the head predicts from the top state of the clean pass and is trained by the exact cross entropy. The source's fast "
-            "linear classifier reads all hidden layers except the first. Goodness itself is never used to classify",
-            "θ = 1; in the source goodness is a sum of squares and θ the number of units, which is 1 for the mean of squares",
+            "the input of a block is normalised only by the architecture's LayerNorm; the source normalises it, so that a block "
+            "cannot read the goodness of the previous block",
+            "the head predicts from the last state of the clean pass and learns from the exact cross entropy. In the source, a "
+            "fast linear classifier reads all hidden layers except the first. Goodness is never used to classify",
+            "θ = 1; in the source, goodness is a sum of squares and θ is the number of units, which is 1 for the mean of squares",
         ),
         architectures=("resmlp", "mlp"),
         unsupported="the source writes the label into pixels that fully connected layers read; a convolution or attention would "
-        "need another way to show it everywhere",
+        "need another way to provide the label at all positions",
         gamma_reference="informational",
         exact_sites="none",
-        feedback="none: two more forward passes",
+        feedback="none: the method needs two more forward passes",
         properties=("credit_ignores_blocks_above",),
         options={
-            "threshold": Option(1.0, "θ, the goodness to pass", "Hinton 2022: number of units, of a sum", above=0)
+            "threshold": Option(
+                1.0, "θ, threshold of the goodness", "Hinton 2022: number of units, for a sum of squares", above=0
+            )
         },
         credit_scale_source="Hinton 2022: the goodness of one sample and its gradient; no loss over the batch is differentiated",
     )
@@ -84,7 +88,7 @@ class ForwardForward(Method):
             UsageError: the targets are values, not classes.
         """
         if is_regression(inputs.labels):
-            raise UsageError("method 'forward_forward' needs class labels; the data set's targets are values")
+            raise UsageError("method 'forward_forward' needs class labels, but the targets of the data set are values")
         positive, negative = inputs.onehot, hardest_wrong(inputs)
         shown = [with_label(inputs.images, rows) for rows in (positive, negative)]
         states = states_of(inputs.network, torch.cat(shown))  # each (2 batch, hidden)

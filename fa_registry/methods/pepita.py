@@ -38,20 +38,20 @@ class ErrorDrivenInputModulation(Method):
         equations="c_l = h_l(x) − h_l(x + F e), F (inputs, C) with entries U(±scale·√(6/inputs)); to first order "
         "c_l = −(∂h_l/∂x) F e",
         deviations=(
-            "the presynaptic side is the clean pass; the source's is the modulated one, x + F e",
+            "weights are updated at the states of the clean pass; in the source, at those of the modulated pass, x + F e",
             "the credit enters a block as its output's gradient, so the derivatives of the block's activations apply to it; the "
             "source multiplies it with the layer's input directly",
-            "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass there too",
+            "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass also for the head",
             "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
-            "with credit_norm=rms the size of F e cancels from the update, except for the curvature of the network; in the "
-            "source small errors make small updates",
-            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding",
+            "with credit_norm=rms, the size of F e changes the update only through the curvature of the network; in the source, "
+            "small errors lead to small updates",
+            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding errors",
             "no dropout; weight decay and rate are those of the registry's recipe; pixels are standardised as the data set's card "
             "describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
-        unsupported="the source modulates images before fully connected or convolutional layers; it gives no form for attention, "
-        "and a block with process noise would draw other noise in the second pass",
+        unsupported="the source modulates images before fully connected or convolutional layers and describes no form for "
+        "attention; a block with process noise would draw other noise in the second pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="F (inputs, C) with independent entries U(±0.05·√(6/inputs)), fixed",
@@ -59,7 +59,7 @@ class ErrorDrivenInputModulation(Method):
         options={
             "scale": Option(0.05, "F is drawn from U(±scale·√(6/inputs))", "published code, mean-zero F", above=0)
         },
-        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of a sample's two passes, the error in it without 1/N",
+        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of two passes of one sample, with an error without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -31,11 +31,11 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         deviations=(
             "re-implemented from its description, because no code of the source was available; only the hidden layers' sizes are "
             "from the source",
-            "the embedding of t is sin and cos of t and of t/100; the net reads (h, embedding, s) as one row",
-            "G is a plain net, not h_l plus a net: on the toy LQ task an untrained G = h_l is already near the costate",
+            "the embedding of t is sin and cos of t and of t/100; the input of the network is the row (h, embedding, s)",
+            "G is a network without a skip from h_l, because on the toy LQ task an untrained G = h_l is already near the costate",
             "G is also evaluated at site L, as in the equation: c_L is not g_L, and no site is exact",
             _bridge.ONE_NET + "; G predicts the pooled h_L that the readout uses",
-            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns under the network's optimiser, rate and decay",
+            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns with the network's optimiser, learning rate and weight decay",
         ),
         architectures=("any",),
         gamma_reference="bp",

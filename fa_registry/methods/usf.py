@@ -41,7 +41,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear and Conv of blocks and head",
         deviations=(
             "s = out^(-1/2), the second moment of B in weight_fa; the source has s = 1",
-            "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
+            "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
@@ -50,7 +50,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         feedback="none: the signs of the network's weights",
         properties=("approaches_bp", "feedback_follows_sign", "usf_on_sign_weights_gives_bp"),
         needs_autograd=True,
-        credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
+        credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -300,7 +300,7 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
             "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
         )
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
-        yield f"{where}quantity: the judge {SEEDS} needs the metric accuracy as quantity and as reference"
+        yield f"{where}quantity: the judge {SEEDS} needs accuracy in both `quantity` and `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
