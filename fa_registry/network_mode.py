@@ -10,9 +10,10 @@ from torch import nn
 
 @contextmanager
 def eval_mode(network: nn.Module) -> Iterator[None]:
-    """Switch the network to eval mode inside the context and restore each module's mode afterwards.
+    """Switch the network to eval mode inside the context.
 
-    BatchNorm and dropout must not depend on the batch during a measurement.
+    In eval mode, BatchNorm and dropout do not depend on the batch. At the end of the context, each module's previous mode is
+    restored.
     """
     training = [module for module in network.modules() if module.training]
     if training:  # contexts may be nested: an inner one has nothing to switch

@@ -166,8 +166,8 @@ def test_what_has_no_mean_says_why_and_how_many_there_are():
     assert over("accuracy", None, None).mean.reason == "no file" and over("accuracy").mean.reason == "no run"
     half = over("accuracy", None, 0.5)
     assert (half.mean.value, half.n, half.of) == (0.5, 1, 2)
-    assert over("h_L", 0.0, 0.0).low.reason == "no interval: 0 has no logarithm"
-    assert over("h_L", 1e-300, 1e300).high.reason == "no interval: it is wider than the range of numbers"
+    assert over("h_L", 0.0, 0.0).low.reason == "no interval, because a value is 0 and has no logarithm"
+    assert over("h_L", 1e-300, 1e300).high.reason == "no interval, because its ends exceed the range of float64"
 
 
 def test_runs_of_one_seed_count_as_one_by_the_same_mean():

@@ -1,4 +1,7 @@
-"""Diagnostics, one file each. They contain no thresholds: the protocol judges their values."""
+"""Diagnostics, one per file. A diagnostic measures metrics of a network.
+
+Diagnostics contain no thresholds. The protocol judges their metrics.
+"""
 
 from fa_registry.deprecated_names import aliases
 from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward

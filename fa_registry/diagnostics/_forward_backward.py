@@ -1,9 +1,12 @@
-"""Forward and backward pass over the eval batch in eval mode, and the Observation made from it."""
+"""Forward and backward passes over the evaluation batch in eval mode.
+
+The result of the passes is converted to an Observation, which is the input of every diagnostic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,18 +33,24 @@ from fa_registry.errors import UsageError
 from fa_registry.terminal_loss import output_error, sample_losses, target_rows
 
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
-TRACED = "of the traced forward pass"
+TRACED = "computed from the traced forward pass"
 ESTIMATED = "estimated from forward passes"
 DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
 PARTIAL_TRACE = (
-    "the traced operations are not the whole forward pass"  # operations outside torch are constants in a trace
+    "the trace does not contain all operations of the forward pass"  # operations outside torch are constants in a trace
 )
 Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one vector per sample, (N, D_l), for each site
 
 
 @dataclass(frozen=True)
 class BatchPass:
-    """Logits (N, C), states h_0..h_L and their gradients, each (N, …) in full shape; all detached."""
+    """Result of one forward and backward pass; all tensors are detached.
+
+    Attributes:
+        logits: (N, C).
+        hidden: the states h_0..h_L, each (N, …) in full shape.
+        gradients: the gradients of the states, in the shapes of the states.
+    """
 
     logits: Tensor
     hidden: list[Tensor]
@@ -50,14 +59,14 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """The passes of one batch: one in the network's precision and optionally one in float64.
+    """Passes over one batch, in the network's precision and optionally in float64.
 
     Args:
         single: the pass in the network's precision.
         double: the pass in float64, or None.
-        error: e = softmax(z) − onehot(y) of the first pass, (N, C).
-        onehot: (N, C).
-        source: how the gradients were computed; empty if by the network's backward pass.
+        error: output error e = softmax(z) − onehot(y) of the pass in the network's precision, (N, C).
+        onehot: labels as one-hot rows, (N, C).
+        source: how the gradients were computed, or an empty string for the network's backward pass.
         widths: relative half widths of the 95 % intervals of ‖g_l‖, if the gradients are estimates.
     """
 
@@ -69,7 +78,12 @@ class ForwardBackward:
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **known: Any) -> Observation:
-        """Return the Observation with one vector per sample and site; `known` are its other fields."""
+        """Convert the passes to an Observation with one vector per sample and site.
+
+        Args:
+            credits: the credits of the method, one tensor per site, or None.
+            known: the other fields of the Observation.
+        """
         doubled = None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
         return Observation(
             hidden=[state_vectors(state) for state in self.single.hidden],
@@ -84,19 +98,19 @@ class ForwardBackward:
 def run_forward_backward(
     network: nn.Module, images: Tensor, labels: Tensor, double: bool = True, directions: Directions | None = None
 ) -> ForwardBackward:
-    """Run `network` forward and backward in eval mode.
+    """Run the network forward and backward over one batch in eval mode.
 
-    An adapted model whose `gradient` is "forward" is differentiated from its forward computation alone. An adapted model draws
-    its random numbers from fixed seeds.
+    If an adapted model has `gradient == "forward"`, its gradients are computed from the forward pass only. An adapted model
+    draws its random numbers from fixed seeds.
 
     Args:
-        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one graph. A third list may follow: the
-            tensors to differentiate in place of states that are not on the graph.
+        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one graph. An optional third list contains
+            the tensors to differentiate instead of states that are not on the graph.
         images: (N, …), floating or integer (token ids).
         labels: (N,).
-        double: also run in float64. An adapted model is run only if it supports float64 and draws no random numbers, because
-            these would differ.
-        directions: the credits, along which an estimated gradient is exact.
+        double: also run in float64. This pass is skipped for an adapted model that does not support float64, or that draws
+            random numbers, because the random numbers would differ between the passes.
+        directions: function that returns the credits. An estimated gradient is exact along the credits.
     """
     with eval_mode(network):
         precision = images.dtype if images.is_floating_point() else weight_dtype(network)
@@ -118,7 +132,6 @@ def run_forward_backward(
 def _look(
     single: BatchPass, double: BatchPass | None, labels: Tensor, source: str = "", widths: Sequence[float] = ()
 ) -> ForwardBackward:
-    """Return the ForwardBackward of these passes, with the error of the first."""
     return ForwardBackward(
         single, double, output_error(single.logits, labels), target_rows(single.logits, labels), source, widths
     )
@@ -149,7 +162,6 @@ def _forward_look(
 
 
 def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
-    """Return logits and states without a graph."""
     given = (as_precision(images, precision).clone(),)
     with torch.no_grad():
         logits, states, *_ = torch.func.functional_call(
@@ -161,9 +173,14 @@ def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> t
 def estimated_look(
     network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
 ) -> ForwardBackward:
-    """Return a ForwardBackward whose gradients are estimated by differences of the loss.
+    """Run the network forward and estimate the gradients by differences of the loss.
 
-    `reason` explains why they are not those of a trace; the other arguments are those of `run_forward_backward`.
+    Args:
+        network: see `run_forward_backward`.
+        images: (N, …), floating or integer (token ids).
+        labels: (N,).
+        reason: the reason why the gradients were not computed by tracing the forward pass.
+        directions: see `run_forward_backward`.
 
     Raises:
         UsageError: the forward pass does not compute in float64, or samples depend on each other.
@@ -186,8 +203,8 @@ def estimated_look(
             problem = "the loss of a sample depends on other samples"
         if problem:
             raise UsageError(
-                "gradient='forward': expected a forward pass that can be traced, or one in float64 whose samples do not depend "
-                f"on each other, to be differenced; {reason}; {problem}"
+                "gradient='forward': expected a forward pass that torch can trace, or a forward pass in float64 in which the loss "
+                f"of a sample does not depend on other samples; neither is possible: {reason}; {problem}"
             )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])
@@ -203,15 +220,15 @@ def observe(
     exact: tuple[bool, ...] = (),
     double: bool = True,
 ) -> Observation:
-    """Return the result of `run_forward_backward` as an Observation of vectors.
+    """Run the network forward and backward, and return an Observation of the batch.
 
     Args:
-        network: see run_forward_backward.
+        network: see `run_forward_backward`.
         images: (N, …).
         labels: (N,).
         credit_rule: credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); or None.
-        no_credits: the reason if credit_rule is None.
-        exact: per site, whether the credit is g by construction.
+        no_credits: the reason why there are no credits, if credit_rule is None.
+        exact: for every site, whether the credit equals the gradient by construction.
         double: also run in float64.
     """
     seen = run_forward_backward(network, images, labels, double)
@@ -222,25 +239,28 @@ def observe(
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
-    """Return the dtype of the first floating parameter, or torch's default if there is none."""
+    """Return the dtype of the network's first floating parameter.
+
+    If the network has no floating parameter, return torch's default dtype.
+    """
     kinds = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
     return next(kinds, torch.get_default_dtype())
 
 
 def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
-    """Return g_l = ∂(Σ_i ℓ_i)/∂h_l for every site; row i is the gradient of sample i, without 1/N.
+    """Compute the gradient g_l = ∂(Σ_i ℓ_i)/∂h_l of every state h_l.
 
-    Each has its state's shape. tests/diagnostics/test_observe.py compares them with central differences at every site, for
-    three batch sizes.
+    Row i is the gradient of sample i, without a factor 1/N. Each gradient has the shape of its state.
+    tests/diagnostics/test_observe.py compares the gradients with central differences at every site, for three batch sizes.
     """
     return list(torch.autograd.grad(sample_losses(logits, labels).sum(), hidden))
 
 
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> BatchPass:
-    """Run forward and backward in `precision`, with the network's weights cast to it.
+    """Run forward and backward with the network's weights cast to `precision`.
 
-    The weights do not require grad, so that no gradient of a weight is computed. The input requires grad, to keep the states on
-    a graph. Integer inputs (token ids) cannot require grad, so then the weights do.
+    The input requires grad, which keeps the states on a graph; the weights do not, because their gradients are not needed. If
+    the input is integer (token ids), the weights require grad instead.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():
@@ -257,9 +277,9 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
 
 
 class _Differentiated(nn.Module):
-    """A forward and backward pass in one call.
+    """Module that runs forward and backward in one call.
 
-    If the backward pass recomputes activations (checkpointing), it uses the same weights.
+    A backward pass that recomputes activations (checkpointing) therefore uses the same weights as the forward pass.
     """
 
     def __init__(self, network: nn.Module):
@@ -277,17 +297,21 @@ def _differentiated(logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Te
 
 
 def state_vectors(state: Tensor) -> Tensor:
-    """Return one vector per sample: features, the class token of (N, T, D), or the map mean (N, C)."""
+    """Reduce a state to one vector per sample, (N, D).
+
+    The vector is the state itself for (N, D), the class token for (N, T, D), and the mean over positions for maps (N, C, H, W).
+    """
     if state.dim() == 2:
         return state
     return state[:, 0] if state.dim() == 3 else state.mean(dim=(2, 3))
 
 
 def gradient_vectors(gradient: Tensor) -> Tensor:
-    """Return the gradient for `state_vectors`: that of the class token, or a map's sum over positions.
+    """Reduce the gradient of a state to the gradient of its `state_vectors`, (N, D).
 
-    A map's pooled state moves by δ when every position moves by δ, so its gradient is the sum, not the mean.
-    tests/diagnostics/test_observe.py compares it with e W of a head that reads the mean.
+    The vector is the gradient of the class token for (N, T, D), and the sum over positions for maps (N, C, H, W). The mean of a
+    map moves by δ when every position moves by δ, so its gradient is the sum over positions, not the mean.
+    tests/diagnostics/test_observe.py compares this sum with e W for a head that reads the mean of the map.
     """
     if gradient.dim() == 2:
         return gradient

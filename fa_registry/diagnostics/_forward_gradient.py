@@ -1,8 +1,8 @@
-"""Gradients from the forward computation, for networks whose backward pass is not the derivative.
+"""Gradients computed from the forward pass, without the network's backward pass.
 
-A layer with a custom backward pass returns a signal other than the gradient; a detached state stops the gradient. There are two
-ways to avoid the backward pass. The forward pass is traced to plain operations, in which `detach` is an identity, and the trace
-is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
+Some backward passes do not return the gradient: a layer with a custom backward pass may return another signal, and a detached
+state stops the gradient. For such networks, the forward pass is traced to plain operations, in which `detach` is an identity,
+and the trace is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
 """
 
 from __future__ import annotations
@@ -29,18 +29,24 @@ Shifted = Callable[[Sequence[Tensor]], Tensor]
 
 
 class TraceError(Exception):
-    """The forward pass cannot be traced to plain operations; the text gives the reason."""
+    """Error: the forward pass cannot be traced to plain operations.
+
+    The message contains the reason.
+    """
 
 
 class PrecisionWatch(TorchDispatchMode):
-    """A context that records in `coarsest` the coarsest type to which an operation rounds a finer one."""
+    """Context that detects operations that round their inputs to a coarser dtype.
+
+    The attribute `coarsest` is the coarsest dtype that an operation rounded to.
+    """
 
     def __init__(self, precision: torch.dtype):
         super().__init__()
         self.coarsest = precision
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Run the operation and compare the types of its inputs and output."""
+        """Run the operation, and compare the dtypes of its inputs and its output."""
         out = function(*args, **(kwargs or {}))
         eps = [torch.finfo(held.dtype).eps for held in args if isinstance(held, Tensor) and held.is_floating_point()]
         if isinstance(out, Tensor) and out.is_floating_point() and eps and torch.finfo(out.dtype).eps > min(eps):
@@ -50,7 +56,10 @@ class PrecisionWatch(TorchDispatchMode):
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Seed the global generators with SEED inside the context and restore them afterwards."""
+    """Seed torch's global generators with SEED inside the context.
+
+    At the end, the previous states of the generators are restored.
+    """
     cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=cards):
         torch.manual_seed(SEED)
@@ -58,7 +67,7 @@ def fixed_draws() -> Iterator[None]:
 
 
 def draws_numbers(run: Callable[[], Any]) -> bool:
-    """Return whether `run` draws from torch's global generators."""
+    """Return whether `run` draws random numbers from torch's global generators."""
     cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
 
     def states() -> list[Tensor]:
@@ -71,9 +80,9 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return the network's parameters and buffers, detached and in this precision; integers stay integers.
+    """Return detached parameters and buffers of the network, cast to `precision`.
 
-    Buffers are copies: a forward pass may write into them.
+    Integer tensors are not cast. Buffers are copied, because a forward pass may write to them.
     """
 
     def converted(held: Tensor) -> Tensor:
@@ -84,25 +93,28 @@ def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
 
 
 def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:
-    """Return the batch in this precision; token ids stay integers."""
+    """Cast the input batch to `precision`; integer inputs (token ids) are not cast."""
     return images.detach().to(precision) if images.is_floating_point() else images.detach()
 
 
 def traced_pass(
     network: nn.Module, images: Tensor, labels: Tensor, states: Sequence[Tensor], precision: torch.dtype
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return logits, states and their gradients from the forward pass traced in this precision.
+    """Trace the forward pass and compute the gradients of the states.
 
     Args:
-        network: takes `return_hidden` and `shifts`, as Adapted does; in eval mode.
+        network: a network in eval mode that accepts `return_hidden` and `shifts`, as Adapted does.
         images: (N, …).
         labels: (N,).
-        states: h_0..h_L of this batch, for their shapes and types.
-        precision: of weights and input.
+        states: h_0..h_L of this batch. Only the shapes and dtypes are used.
+        precision: dtype of weights and input.
+
+    Returns:
+        Logits, states and the gradients of the states.
 
     Raises:
         TraceError: the forward pass has control flow that depends on values, or an operation without a derivative.
-        UsageError: h_0 cannot be shifted, see _refuse_earlier_reads.
+        UsageError: h_0 cannot be shifted, because an operation reads h_0 before the shift.
     """
 
     def run(tensors: dict[str, Tensor], inputs: Tensor, shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -140,15 +152,15 @@ def _without_detach(graph: torch.fx.GraphModule) -> None:
 
 
 READ_EARLIER = (
-    "h_0, the input of the first site, is also read before the first site runs: name as the first site a module whose input "
-    "nothing reads before it"
+    "another operation reads h_0, the input of the first site, before the first site runs; choose as the first site a module "
+    "whose input no earlier operation reads"
 )
 
 
 def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
-    """Raise UsageError if an operation reads h_0 before it is shifted.
+    """Raise UsageError if an operation reads h_0 before h_0 is shifted.
 
-    The gradient would lack the part that passes through that operation.
+    The gradient would lack the contribution of that operation.
     """
     order = {node: place for place, node in enumerate(graph.graph.nodes)}
     shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
@@ -160,9 +172,9 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
 
 
 def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
-    """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64.
+    """Return a function that shifts the states and returns the losses.
 
-    The network must be in eval mode.
+    The function takes L+1 shifts, one per state, and returns losses (N,) in float64. The network must be in eval mode.
     """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
     # whether a pass draws numbers, known after the first pass; fixing the seeds takes a tenth of the time of a small pass
@@ -180,14 +192,19 @@ def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision
 
 
 OWN_DRAWS = (
-    "two forward passes of the same batch differ: let the model draw from torch's global generators, or stop its noise"
+    "two forward passes of the same batch give different results: draw all random numbers of the model from torch's global "
+    "generators, or switch the random numbers off"
 )
 
 
 def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether another pass without shifts gives the same losses.
+    """Return whether a second pass without shifts reproduces the losses.
 
-    `precision` is the coarsest of the passes.
+    Args:
+        losses: function from L+1 shifts to the losses, (N,), see `shifted_losses`.
+        plain: losses of the first pass without shifts, (N,).
+        states: h_0..h_L, each (N, …).
+        precision: the coarsest precision in which the passes compute; it determines the tolerance.
     """
     resolution = 100 * torch.finfo(precision).eps
     again = losses([torch.zeros_like(state) for state in states])
@@ -195,9 +212,9 @@ def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precis
 
 
 def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a sample's loss depends on another sample's state.
+    """Return whether the loss of a sample depends on the state of another sample.
 
-    The first sample's states are shifted by 1 %.
+    The test shifts the states of the first sample by 1 % and compares the losses of the other samples.
     """
     draw = torch.Generator().manual_seed(SEED)
     if len(states[0]) < 2:
@@ -211,9 +228,9 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
-    """Return the difference step of every sample of a state (N, …), as (N, 1, …).
+    """Return the step size for differences of the loss: state (N, …) → (N, 1, …).
 
-    It is relative to the root mean square of the sample's state.
+    The step size is `step` times the root mean square of the sample's state.
     """
     size = state.double().square().flatten(1).mean(1).sqrt()
     size = torch.where(size > 0, size, torch.ones_like(size)) * step
@@ -223,21 +240,22 @@ def steps_of(state: Tensor, step: float = STEP) -> Tensor:
 def differenced_gradients(
     losses: Shifted, states: Sequence[Tensor], credits: Sequence[Tensor] | None = None
 ) -> tuple[list[Tensor], list[float]]:
-    """Return estimates of the gradients by differences of the loss, and the uncertainty of their norms.
+    """Estimate the gradients by central differences of the loss.
 
-    All samples are shifted along one direction at a time, in the vector per sample that diagnostics use (`state_vectors`). If the
-    vector has up to WIDEST entries, the gradient is exact except for rounding. Otherwise it is computed in a random subspace of
-    WIDEST directions: its part along the credit is exact, the rest is scaled to the gradient's expected norm. ‖Pg‖²/‖g‖² is
-    Beta(K/2, (D−K)/2) distributed, with relative standard deviation √(2(D−K)/(K(D+2))); that of the norm is half of it.
+    One forward pass shifts all samples along one direction of the vector per sample (see `state_vectors`). If this vector has
+    D ≤ WIDEST entries, the gradient is exact except for rounding. Otherwise K = WIDEST random directions are used: the component
+    along the credit is exact, and the remainder is scaled to the gradient's expected norm. ‖Pg‖²/‖g‖² is Beta(K/2, (D−K)/2)
+    distributed with relative standard deviation √(2(D−K)/(K(D+2))); the relative standard deviation of the norm is half of it.
 
     Args:
-        losses: from `shifted_losses`, in float64. Samples must not depend on each other.
+        losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
         states: h_0..h_L, each (N, …).
-        credits: c_0..c_L, one vector per sample, (N, D_l); their directions are always differenced.
+        credits: c_0..c_L, one vector per sample, (N, D_l). The component along the credit is always computed.
 
     Returns:
-        Gradients of the states' shapes, float64, whose `gradient_vectors` are right; and the relative half width of a 95 %
-        interval of ‖g_l‖, 0 where exact.
+        Two lists with one entry per site. The first contains the gradients in float64 and in the shapes of the states; they are
+        valid after reduction by `gradient_vectors`. The second contains the relative half width of a 95 % interval of ‖g_l‖,
+        which is 0 if the gradient is exact.
     """
     zeros = [torch.zeros_like(state) for state in states]
     gradients, widths = [], []
@@ -267,7 +285,10 @@ def differenced_gradients(
 
 
 def in_state(vectors: Tensor, state: Tensor) -> Tensor:
-    """Return vectors (N, D) as a shift of the state: of the class token, or of all positions of a map."""
+    """Expand vectors (N, D) to a shift in the shape of the state.
+
+    The shift moves the class token of a state (N, T, D), or all positions of a map (N, C, H, W).
+    """
     if state.dim() == 2:
         return vectors
     if state.dim() == 4:
@@ -278,7 +299,7 @@ def in_state(vectors: Tensor, state: Tensor) -> Tensor:
 
 
 def _basis(entries: int, count: int, device: torch.device) -> Tensor:
-    """Return `count` orthonormal directions, (count, entries): the unit vectors, or a random subspace."""
+    """Return `count` orthonormal directions, (count, entries)."""
     if count == entries:
         return torch.eye(entries, dtype=torch.float64, device=device)
     draw = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))

@@ -1,8 +1,8 @@
-"""The bench: tensors and functions for measurements that need more than one pass over one batch.
+"""Probe context: data for diagnostics that run the network several times.
 
-It does not depend on a task. Everything is in float64 and in full shape (tokens and maps are not reduced), because a
-perturbation moves the whole state. A part that a run cannot provide is an Unavailable with the reason; metrics that need it are
-N/A for that reason.
+The probe context (also called the bench) does not depend on the task. All tensors are in float64 and in full shape: tokens
+and maps are not reduced, because a perturbation moves the complete state. If a run cannot provide a field, the field is an
+`Unavailable` with the reason. Metrics that need this field are N/A for the same reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fa_registry.diagnostics.base import Observation
 
-NO_BENCH = "this needs repeated forward passes of the network, and only one pass was available"
+NO_BENCH = "this metric needs several forward passes of the network, but only one pass is available"
 SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 take minutes of a core in float64, for one run
 PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
 ROUNDINGS = 100  # in units of float64 rounding: a smaller change of the loss or of a state counts as no change
@@ -24,30 +24,30 @@ ROUNDINGS = 100  # in units of float64 rounding: a smaller change of the loss or
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A placeholder for a part of the bench that is not available."""
+    """Placeholder for a field of the probe context that a run cannot provide."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ProbeContext:
-    """The bench of one network and eval batch.
+    """Tensors and functions for probing one network on a batch of N samples.
 
     Args:
-        states: L+1 tensors (N, …).
-        gradients: L+1 tensors (N, …).
+        states: h_0..h_L, L+1 tensors (N, …).
+        gradients: gradients of the states, L+1 tensors (N, …).
         losses: cross entropy of each sample, (N,).
-        losses_from: losses_from(site, states, first=0) → cross entropies (n, V) in eval mode, for states (n, V, …): V variants
-            of h_site for each of the n samples from `first` on.
-        generator: generator(name) → a fresh CPU generator, the same for the same name and seed.
-        credits: L+1 tensors (N, …).
+        losses_from: losses_from(site, states, first=0) → cross entropies (n, V) in eval mode. The states (n, V, …) are V variants
+            of h_site for each of n samples, starting with sample number `first`.
+        generator: generator(name) → a new CPU generator, identical for identical name and seed.
+        credits: credits of the method, L+1 tensors (N, …).
         batch_gradients: batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K disjoint batches.
-        fresh_credits: fresh_credits(index) → L+1 credits (N, …) under the index-th fresh draw of the feedback state.
-        weights: name → tensor; names of block l begin with blocks.{l−1}.
-        initial_weights: as weights.
-        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ per site, (N,) each.
+        fresh_credits: fresh_credits(index) → L+1 credits (N, …), computed with draw number `index` of new feedback.
+        weights: parameter name → tensor; names of block l begin with blocks.{l−1}.
+        initial_weights: parameter name → tensor at initialisation.
+        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ at every site, (N,) each.
         costates: costates() → the exact costates, L+1 tensors (N, …).
-        null_draws: number of fresh draws in a null.
+        null_draws: number of draws of new feedback in a null distribution.
     """
 
     states: Sequence[Tensor]
@@ -66,9 +66,9 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """Return the bench restricted to the samples whose states are perturbed.
+    """Restrict the probe context to the samples whose states are perturbed.
 
-    These are all samples, or the first few if states have tokens or maps.
+    If states have tokens or maps, these are the first SAMPLES_OF_POSITIONS samples, otherwise all samples.
     """
     if all(state.dim() == 2 for state in bench.states):
         return bench
@@ -84,7 +84,12 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
 
 
 def absence(observation: Observation, *parts: str) -> str:
-    """Return why the bench or one of its parts is missing; empty if nothing is missing."""
+    """Return the reason why part of the probe context is missing, or an empty string.
+
+    Args:
+        observation: its `bench` is the probe context, or None.
+        parts: names of the fields that are needed.
+    """
     if observation.bench is None:
         return NO_BENCH
     parts_of_bench = (getattr(observation.bench, part) for part in parts)
@@ -92,10 +97,15 @@ def absence(observation: Observation, *parts: str) -> str:
 
 
 def flat(rows: Tensor) -> Tensor:
-    """Flatten (N, …) to (N, features)."""
+    """Flatten a tensor (N, …) to (N, features)."""
     return rows.reshape(len(rows), -1)
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Return elementwise whether a change of the loss is larger than the rounding of such a loss."""
+    """Return elementwise whether changes of the loss exceed the loss's rounding.
+
+    Args:
+        change: absolute changes of losses.
+        losses: losses before the change.
+    """
     return change > ROUNDINGS * torch.finfo(torch.float64).eps * losses.abs().clamp(min=1.0)

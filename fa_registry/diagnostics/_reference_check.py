@@ -1,4 +1,7 @@
-"""Comparison of a reference gradient with differences of the loss, which need no backward pass."""
+"""Comparison of the reference gradient with differences of the loss.
+
+The differences need no backward pass.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
 # Relative to the state's root mean square. A shift that crosses a kink of the loss is useless; a small step makes this rare.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
-KINKS = "the loss has a kink in every direction that was tried, and no derivative there"
-ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
+KINKS = "the loss has a kink, and so no derivative, in every direction that was tried"
+ADVICE = "use gradient='forward' in fa_registry.adapt, track or alignment to compute the gradient from the forward pass"
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,10 @@ class ReferenceCheck:
     """Result of the comparison of a gradient with differences of the loss.
 
     Attributes:
-        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site; without
-            a value if rounding of the loss hides every difference.
-        objection: description of the difference at the worst site; empty if every site is within the tolerance.
-        wrong: the sites that are outside the tolerance.
+        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site. The
+            reading has no value if every difference is smaller than the rounding of the loss.
+        objection: description of the difference at the worst site, or an empty string if every site is within the tolerance.
+        wrong: numbers of the sites that are outside the tolerance.
     """
 
     deviations: tuple[Reading, ...]
@@ -46,16 +49,17 @@ def check_reference(
 ) -> ReferenceCheck:
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
-    A sample is shifted at one site per round and the site rotates, so all sites together take 2 · ROUNDS passes, and more only if
-    there are fewer samples than sites. Directions are Gaussian; in the first round they are the credits. In float32 there are
-    half as many rounds of four passes each, and two step sizes are extrapolated (Richardson).
+    In each round, every sample is shifted at one site, and the site changes from round to round. All sites together therefore
+    need 2 · ROUNDS forward passes, or more if there are fewer samples than sites. The directions v are Gaussian, except in the
+    first round, which uses the credits. In float32 there are half as many rounds with four passes each, and the differences for
+    two step sizes are extrapolated (Richardson).
 
     Args:
-        losses: function from L+1 shifts to the samples' losses, (N,), see shifted_losses.
+        losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
         states: h_0..h_L, each (N, …).
-        gradients: ∂(Σ_i ℓ_i)/∂h_l, of the states' shapes.
+        gradients: ∂(Σ_i ℓ_i)/∂h_l, in the shapes of the states.
         credits: c_0..c_L, one vector per sample, (N, D_l).
-        precision: the coarsest precision of the passes, float64 or float32.
+        precision: the coarsest precision in which the passes compute, float64 or float32.
     """
     count, samples = len(states), len(states[0])
     rounds = max(ROUNDS, -(-ROUNDS * count // samples)) // (1 if precision == torch.float64 else 2)
@@ -83,7 +87,7 @@ def check_reference(
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites that deviate by more than the limit or that kinks make incomparable."""
+    """Return the sites outside the limit, or not comparable because of kinks."""
     return [
         site
         for site, reading in enumerate(deviations)
@@ -100,17 +104,17 @@ def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Seque
     named = ", ".join(map(str, wrong))
     return (
         f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
-        f"derivative of the loss is {measured[at]:.3g} by differences, {expected[at]:.3g} by the backward pass; {ADVICE}"
+        f"derivative of the loss is {measured[at]:.3g} by differences, but {expected[at]:.3g} by the backward pass; {ADVICE}"
     )
 
 
 def _direction(
     state: Tensor, credits: Sequence[Tensor] | None, site: int, number: int, draw: torch.Generator
 ) -> Tensor:
-    """Return a direction of the state's shape for every sample, with entries of size 1.
+    """Return a direction for every sample in the state's shape, with rms about 1.
 
-    In every other round, entries that are exactly zero, such as outputs of a ReLU, are not moved. A later pooling or ReLU has its
-    kink there, so the loss may have no derivative in a direction that moves them.
+    In every other round, entries of the state that are exactly zero, such as outputs of a ReLU, are not moved. A later pooling
+    or ReLU has a kink at zero, so the loss may have no derivative along such an entry.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
     if credits is not None and number == 0 and credits[site].isfinite().all():
@@ -130,10 +134,12 @@ def _column(mask: Tensor, like: Tensor) -> Tensor:
 def _differences(
     losses: Shifted, plain: Tensor, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return central differences, (N,), the mask of kinks, (N,), and the steps, (L+1, N)."""
+    """Compute central differences of the loss along the directions.
+
+    Return the differences, (N,), a mask of samples with a kink, (N,), and the steps, (L+1, N).
+    """
 
     def one_sided(step: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the slopes ahead and behind, and the steps of all states."""
         steps = [steps_of(state, step) for state in states]
         shifts = [
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
@@ -152,7 +158,10 @@ def _differences(
 
 
 def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
-    """Return where the slopes on the two sides differ; their mean errs by at most half the difference."""
+    """Return a mask of samples whose forward and backward differences disagree.
+
+    The error of the central difference is at most half of the disagreement.
+    """
     return (up - down).abs() > TOLERANCE[precision] * torch.maximum(up.abs(), down.abs())
 
 
@@ -162,7 +171,9 @@ def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, bent: Tenso
     resolved |= ~(measured.isfinite() & expected.isfinite())
     if not resolved.any():
         flat = not expected.any() and not (measured.abs() > least).any()
-        return Reading(0.0) if flat else Reading(None, "rounding of the loss hides its differences")
+        return (
+            Reading(0.0) if flat else Reading(None, "all differences of the loss are smaller than its rounding error")
+        )
     resolved &= ~bent
     if not resolved.any():
         return Reading(None, KINKS)
@@ -180,10 +191,10 @@ def _whole_batch(
     precision: torch.dtype,
     draw: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return differences of the whole batch's loss at one site.
+    """Compute differences of the summed loss of the batch at one site.
 
-    They are for networks whose samples depend on each other. All sites together take 2 · ROUNDS passes, or four per site if there
-    are many sites.
+    This function is for networks whose samples depend on each other. All sites together need 2 · ROUNDS passes; if there are many
+    sites, each site needs four passes.
     """
     rows, total = [], plain.sum()
     for number in range(max(2, ROUNDS // len(states))):

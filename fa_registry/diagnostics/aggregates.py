@@ -1,4 +1,7 @@
-"""Aggregates of Γ over sites and samples: four ways, with and without site 0, and their spread."""
+"""Diagnostic aggregates: means and medians of Γ over sites and samples.
+
+Each aggregate is computed with and without site 0. The spread is the difference between the largest and the smallest aggregate.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,21 @@ class Aggregates(Diagnostic):
     card = DiagnosticCard(
         name="aggregates",
         symbol="Γ̄",
-        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0 "
-        "if a parameter learns from it",
+        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: over sites 1..L; all: over "
+        "sites 0..L, without site 0 if no parameter learns from its credit",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
-        cannot_tell="which sites the value comes from: read the per-site Γ as well",
+        cannot_tell="which sites determine the value; Γ per site shows this",
         source="arXiv 2606.21126 on the effect of aggregation on Γ; the eight aggregates and their spread: this project",
         needs_credit=QUANTITIES,
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return every aggregate of Γ over the sites that are not exact by construction, and the spread."""
+        """Compute every aggregate of Γ and the spread between the aggregates.
+
+        Sites whose credit is exact by construction are excluded.
+        """
         if absent := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
         refusals = gamma_refusals(observation)
@@ -52,21 +58,20 @@ class Aggregates(Diagnostic):
 
 
 def _reduced(cosines: np.ndarray) -> dict[str, float]:
-    """Return the mean and median of one site's cosines (N,)."""
     return {name: reduce(defined(cosines)) for name, reduce in REDUCE.items()}
 
 
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Aggregate over samples, then over the counted sites; N/A if one of these sites is N/A.
+    """Aggregate Γ over samples, then over the counted sites.
 
-    `reduced` contains the counted sites that are not refused, see `_reduced`. Exact sites are never counted.
+    The aggregate is N/A if one of these sites is N/A. `reduced` contains the means and medians of the counted sites with a value.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted if scope == "all" or site > 0]
     if not sites:
-        return Reading(None, "no site is left: exact by construction everywhere else")
+        return Reading(None, "no site remains, because the credit of all other sites is exact by construction")
     refused = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
     if refused:
         return Reading(None, refused[0])

@@ -1,7 +1,7 @@
-"""The contract of a diagnostic: it computes metrics from one Observation and contains no threshold.
+"""Interface of diagnostics, which compute metrics from one Observation.
 
-An Observation contains the states, exact gradients, credits and output error of one eval batch. Gradients belong to the
-*sum* of the samples' cross entropies, so that row i is the gradient of sample i and does not depend on the batch.
+An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients belong to
+the *sum* of the samples' cross entropies. Therefore, row i is the gradient of sample i and does not depend on other samples.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ NO_INITIAL = "the states at initialisation are not known"
 
 @dataclass(frozen=True)
 class DiagnosticCard:
-    """Description of a diagnostic.
+    """Description of a diagnostic and of its metrics.
 
-    `quantities` are the metrics it measures, or their names. A name in DECLARED refers to that metric; any other name is shown on
-    pages as given; `name/*` is one metric per parameter.
+    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. A name in DECLARED refers to the
+    declared metric; any other name is displayed unchanged. A name `name/*` declares one metric per parameter of the network.
 
     Args:
-        cannot_tell: conclusions that a reader must not draw from it.
+        cannot_tell: conclusions that a reader must not draw from the metrics.
         source: paper and equation, or the author of the metric.
-        when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed, because it takes
-            many passes).
+        when: "epoch" (measured at every epoch) or "final" (measured at the end of training and when a run is recomputed, because
+            the diagnostic needs many passes).
         needs_credit: names of the metrics that cannot be measured without the run's feedback state.
         conventions: measurement settings, recorded with every run.
-        bibtex: entry for the work that `source` names, if it is certain; an arXiv number in `source` is cited automatically.
-        version: for built-in diagnostics; raised whenever one of its numbers changes.
+        bibtex: BibTeX entry for the work in `source`, if the work is certain. An arXiv number in `source` is cited automatically.
+        version: version of a built-in diagnostic, increased whenever one of its metrics changes.
     """
 
     name: str
@@ -72,21 +72,26 @@ class DiagnosticCard:
         problems = [word for word in text if not getattr(self, word)]
         if self.when not in MOMENTS:
             problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
-        problems += [f"the metric {name!r}, which needs_credit names" for name in self._third_party()]
+        problems += [f"the metric {name!r} that is listed in needs_credit" for name in self._third_party()]
         if problems:
-            raise PluginError(f"the card of diagnostic {self.name!r} lacks: {', '.join(problems)}")
+            raise PluginError(
+                f"the card of diagnostic {self.name!r} has missing or invalid fields: {', '.join(problems)}"
+            )
 
     def _third_party(self) -> list[str]:
         return [name for name in self.needs_credit if name not in self.names]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of its metrics, in their order."""
+        """Names of the diagnostic's metrics, in their declared order."""
         return tuple(quantity if isinstance(quantity, str) else quantity.name for quantity in self.quantities)
 
     @property
     def described(self) -> tuple[Metric, ...]:
-        """Return its metrics with their descriptions; symbol, text and unit default to those of the card."""
+        """The diagnostic's metrics with descriptions.
+
+        Symbol, text and unit of a metric default to those of the card.
+        """
         return tuple(map(self._described, self.quantities))
 
     def _described(self, given: Metric | str) -> Metric:
@@ -105,18 +110,21 @@ class DiagnosticCard:
         return quantity in self.names or quantity.startswith(families)
 
     def __json__(self) -> dict[str, Any]:
-        """Return the fields, with `quantities` as names, and `described`."""
+        """Return the fields of the card as a dictionary for JSON.
+
+        In the dictionary, `quantities` contains metric names, and the additional key `described` contains the described metrics.
+        """
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**own, "quantities": self.names, "described": self.described}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a diagnostic.
+    """Result of a diagnostic.
 
     Args:
-        sites: metric → one Reading per site 0..L.
-        scalars: metric → Reading.
+        sites: metric name → one Reading per site 0..L.
+        scalars: metric name → one Reading.
     """
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)
@@ -124,39 +132,44 @@ class Measured:
 
 
 class Diagnostic(abc.ABC):
-    """A diagnostic: a card and one function, without state and without thresholds."""
+    """Base class of diagnostics, with a card and the method `measure`.
+
+    A diagnostic has no state and no thresholds.
+    """
 
     card: DiagnosticCard
 
     @abc.abstractmethod
     def measure(self, observation: Observation) -> Measured:
-        """Return the metrics named on the card, in the card's unit.
+        """Compute the metrics that the card declares, in the units of the card.
 
-        A site metric has L+1 readings, site 0 first; a scalar metric has one. If a value cannot be measured, return a Reading
-        with a reason instead of a value: never 0, never a shorter list. Do not raise for any value that a run may contain,
-        including inf and nan. An exception makes only this diagnostic fail and the verdict incomplete. A PluginError (a method
-        broke its contract) ends the measurement.
+        A metric per site has L+1 readings, starting with site 0; a scalar metric has one reading. If a value cannot be measured,
+        return a Reading with the reason. Never return 0 or a shorter list instead. Do not raise an exception for values that a run
+        may contain, including inf and nan.
+
+        If this method raises an exception, only this diagnostic fails, and the verdict is incomplete. A PluginError, which means
+        that a method violated its interface, ends the measurement of all diagnostics.
         """
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Tensors of one eval batch of N samples, one vector per sample and site.
+    """Tensors of one batch of N samples, with one vector per sample and site.
 
     Args:
-        hidden: L+1 tensors (N, D_l), float32 as trained.
-        gradients: L+1 tensors (N, D_l), float32 as trained.
-        error: e (N, C).
-        gradients_double: the same gradients from a float64 pass, or None.
-        credits: those of the method, or None.
-        no_credits: the reason if credits is None.
-        exact: per site, whether the credit is g by construction.
-        no_gamma: why Γ has no meaning according to the method's card; empty if it has one.
-        bench: functions that run the network again; None if there was only one forward and backward pass.
-        first_credited: the first site whose credit a parameter learns from; 1 if site 0 is the input.
-        least_error: a sample counts in fidelity only if its ‖e‖ is larger.
-        initial_norms: h_norm at initialisation, (L+1,), or None.
-        no_initial: the reason if initial_norms is None.
+        hidden: states h_l, L+1 tensors (N, D_l), in float32 as in training.
+        gradients: gradients g_l, L+1 tensors (N, D_l), in float32 as in training.
+        error: output error e, (N, C).
+        gradients_double: gradients g_l from a float64 pass, or None.
+        credits: credits c_l of the method, L+1 tensors (N, D_l), or None.
+        no_credits: the reason why credits is None.
+        exact: for every site, whether the credit equals the gradient by construction.
+        no_gamma: the reason why Γ has no meaning according to the method's card, or an empty string if Γ has a meaning.
+        bench: probe context, which runs the network again, or None if only one forward and backward pass is available.
+        first_credited: the first site whose credit trains a parameter; 1 if site 0 is the input.
+        least_error: a sample counts in the fidelity only if its ‖e‖ is larger than this value.
+        initial_norms: h_norm of every site at initialisation, (L+1,), or None.
+        no_initial: the reason why initial_norms is None.
     """
 
     hidden: Sequence[Tensor]
@@ -175,43 +188,43 @@ class Observation:
 
     @property
     def sites(self) -> int:
-        """Return L+1: the outputs of the embedding and of every block."""
+        """Number of sites, L+1: the output of the embedding and the output of every block."""
         return len(self.hidden)
 
     @property
     def samples(self) -> int:
-        """Return N."""
+        """Number of samples N in the batch."""
         return self.error.shape[0]
 
     @cached_property
     def hidden_norms(self) -> SiteBySample:
-        """Return ‖h_l‖₂ per site and sample, (L+1, N), in the unit of the state."""
+        """Norms ‖h_l‖₂ per site and sample, (L+1, N), in the unit of the state."""
         return table(sample_norms(state) for state in self.hidden)
 
     @cached_property
     def gradient_norms(self) -> SiteBySample:
-        """Return ‖g_l‖₂ of each sample's loss per site and sample, (L+1, N), in loss per unit of state.
+        """Norms ‖g_l‖₂ of the samples' gradients, (L+1, N), in loss per unit of state.
 
-        With the mean loss each norm would be N times smaller, and a floor would depend on the batch size.
+        With the mean loss, each norm would be N times smaller, and a threshold would depend on the batch size.
         tests/diagnostics/test_observe.py checks that a row does not depend on the batch.
         """
         return table(sample_norms(gradient) for gradient in self.gradients)
 
     @cached_property
     def credit_norms(self) -> SiteBySample | None:
-        """Return ‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
+        """Norms ‖c_l‖₂, (L+1, N), in the unit of g_l, or None without credits."""
         return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
 
     @cached_property
     def error_norms(self) -> np.ndarray:
-        """Return ‖e‖₂ per sample, (N,)."""
+        """Norms ‖e‖₂ of the output errors, (N,)."""
         return sample_norms(self.error).cpu().numpy()
 
     @cached_property
     def fidelities(self) -> SiteBySample | None:
-        """Return cos(g_l in float32, g_l in float64) per site and sample, (L+1, N).
+        """Cosines cos(g_l in float32, g_l in float64) per site and sample, (L+1, N).
 
-        It is nan if a norm is zero. Returns None without the float64 pass.
+        A cosine is nan if a norm is zero. The property is None without the float64 pass.
         """
         if self.gradients_double is None:
             return None
@@ -219,21 +232,24 @@ class Observation:
 
     @cached_property
     def double_norms(self) -> SiteBySample:
-        """Return ‖g_l‖₂ of the float64 pass per site and sample, (L+1, N); needs that pass."""
+        """Norms ‖g_l‖₂ of the float64 pass, per site and sample, (L+1, N).
+
+        This property requires `gradients_double`.
+        """
         return table(sample_norms(gradient) for gradient in self.gradients_double)
 
     @cached_property
     def resolved(self) -> np.ndarray:
-        """Return a mask (N,) of the samples whose error float32 resolves; includes non-finite errors."""
+        """Mask (N,) of the samples whose ‖e‖ is larger than least_error or is not finite."""
         return ~(self.error_norms <= self.least_error)
 
     @cached_property
     def alignments(self) -> SiteBySample | None:
-        """Return cos(c_l, g_l) per site and sample, (L+1, N); None without credits.
+        """Cosines cos(c_l, g_l) per site and sample, (L+1, N); None without credits.
 
-        It is nan if a norm is zero or not finite. Credit and gradient with the same index belong to the same site, the block's
-        output. With g_{l−1} instead, fa has .997 at its last block, as published; tests/diagnostics/test_gamma.py distinguishes
-        the two.
+        A cosine is nan if a norm is zero or not finite. Credit and gradient with index l both belong to site l, the output of block
+        l. With g_{l−1} instead of g_l, the method fa has .997 at its last block, as published. tests/diagnostics/test_gamma.py
+        distinguishes the two conventions.
         """
         if self.credits is None:
             return None
@@ -241,35 +257,45 @@ class Observation:
 
 
 def table(rows: Iterable[Tensor]) -> SiteBySample:
-    """Stack one (N,) tensor per site into a NumPy table (sites, N), with one copy from the device."""
+    """Stack one tensor (N,) per site into a NumPy array (sites, N).
+
+    The function copies from the device only once.
+    """
     return torch.stack(list(rows)).cpu().numpy()
 
 
 def sample_norms(rows: Tensor) -> Tensor:
-    """Return the L2 norm of every row in float64: (N, D) → (N,)."""
+    """Compute the L2 norm of every row in float64: (N, D) → (N,)."""
     return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
 
 
 def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
-    """Return the cosine of paired rows in float64: (N, D), (N, D) → (N,); nan if a row is zero.
+    """Compute the cosine of every pair of rows in float64: (N, D), (N, D) → (N,).
 
-    It uses no eps. torch's cosine_similarity clamps norms at 1e-8: for a gradient of norm 1e-10 its result is 100 times too
-    small. tests/diagnostics/test_base.py checks that the cosine does not depend on the size of a vector.
+    A cosine is nan if a row is zero. The formula has no eps. In contrast, torch's cosine_similarity clamps norms at 1e-8: for a
+    gradient of norm 1e-10, its result is 100 times too small. tests/diagnostics/test_base.py checks that the cosine does not
+    depend on the size of a vector.
     """
     return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
 
 
 def sample_products(left: Tensor, right: Tensor) -> Tensor:
-    """Return the inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
+    """Compute the inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
     return torch.linalg.vecdot(left.double(), right.double(), dim=1)
 
 
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """Return `sample_cosines` of every site, with identical bits, from known norms.
+    """Compute cosines of paired rows from their known norms, (sites, N).
 
-    Computing the norms is most of the work of `sample_cosines`.
+    The result is bitwise equal to that of `sample_cosines`, but saves computing the norms, which is most of the work.
+
+    Args:
+        left: one tensor (N, D_l) per site.
+        right: one tensor (N, D_l) per site.
+        left_norms: norms of the rows of `left`, (sites, N).
+        right_norms: norms of the rows of `right`, (sites, N).
     """
     products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
     with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch
@@ -277,12 +303,15 @@ def cosine_table(
 
 
 def readings(values: Iterable[float]) -> SiteReadings:
-    """Return one Reading per site; a value that is not finite is replaced by a reason."""
+    """Convert one value per site to Readings.
+
+    A value that is not finite is replaced by a reason.
+    """
     return tuple(Reading.of(value) for value in values)
 
 
 def missing(count: int, reason: str) -> SiteReadings:
-    """Return `count` readings, one per site, that all lack a value for the same reason."""
+    """Return `count` readings without a value, one per site, with the same reason."""
     return tuple(Reading(None, reason) for _ in range(count))
 
 

@@ -1,4 +1,4 @@
-"""bridge_residual: does the value net satisfy its recursion?"""
+"""Diagnostic bridge_residual: does the value network satisfy its recursion?"""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class BridgeResidual(Diagnostic):
         quantities=("bridge_residual",),
         unit="nats of cross entropy",
         range="0 to infinity",
-        cannot_tell="whether the gradient of V_φ, which is the credit, is right: a value can fit although its gradient does not",
+        cannot_tell="whether the credit, which is the gradient of V_φ, is right: V_φ may be accurate although its gradient is not",
         source="arXiv 2606.21126, credit bridge",
         when="final",
         needs_credit=("bridge_residual",),
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean over samples of |residual| at every site, in the loss's unit.
+        """Compute the mean of |V_φ − softmin V̄| over samples, at every site.
 
-        It is N/A for a method without a value net. Absolute values are needed because residuals of both signs would cancel in the
-        mean (tests/diagnostics/test_bridge_residual.py).
+        The unit is that of the loss. The metric is N/A for a method without a value network. The absolute value is needed because
+        residuals of opposite signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
         """
         if absent := absence(observation, "bridge_residuals"):
             return Measured(sites={"bridge_residual": missing(observation.sites, absent)})

@@ -1,4 +1,7 @@
-"""costate_cosine: the cosine between credit and costate, for networks whose costate has a closed form."""
+"""Diagnostic costate_cosine: cosine between credit and costate.
+
+The metric exists only for networks whose costate has a closed form.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,23 @@ class CostateCosine(Diagnostic):
     card = DiagnosticCard(
         name="costate_cosine",
         symbol="cos(c_l, λ_l)",
-        line="mean over samples of the cosine between c_l and the exact costate of the network, unclamped, whole states; "
-        "_mean: over the sites whose credit is not exact by construction",
+        line="mean over samples of the cosine between c_l and the exact costate of the network, without clamping, over complete "
+        "states; _mean: mean over the sites whose credit is not exact by construction",
         quantities=("costate_cosine", "costate_cosine_mean"),
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="anything about networks whose costate has no closed form: the toy linear-quadratic task is not a deep network",
+        cannot_tell="anything about networks without a closed form of the costate: the linear-quadratic toy task is not a deep "
+        "network",
         source="arXiv 2606.21126, toy linear-quadratic task",
         needs_credit=("costate_cosine", "costate_cosine_mean"),
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean over samples of cos(c_l, λ_l) at every site, with λ_l of the summed loss.
+        """Compute the mean over samples of cos(c_l, λ_l) at every site.
 
-        It is N/A if no closed form is known. Rows are whole states, (N, …), without averages over tokens or pixels. λ_l is the
-        gradient, not its negative (tests/architectures/test_base.py), so +1 is a perfect credit.
+        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. The cosine uses the
+        complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, not its negative, so +1 means a perfect
+        credit (tests/architectures/test_base.py).
         """
         if absent := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
@@ -52,7 +57,7 @@ def _measured(rows: SiteReadings, mean: Reading) -> Measured:
 
 
 def _mean(rows: Sequence[Reading]) -> Reading:
-    """Return the mean of one reading per site; N/A, with the first reason, if one has no value."""
+    """Return the mean of the readings, or the first reading without a value."""
     if not rows:
         return Reading(None, "the credit of every site is exact by construction")
     absent = [row for row in rows if row.value is None]
@@ -65,7 +70,7 @@ def _reading(credit: Tensor, costate: Tensor) -> Reading:
     if len(known):
         return Reading.of(known.mean())
     if not (credit.isfinite().all() and costate.isfinite().all()):
-        return Reading(None, f"{NOT_FINITE}: credit or costate, for every sample")
+        return Reading(None, f"{NOT_FINITE}: credit or costate of every sample")
     return Reading(None, "credit or costate is exactly zero for every sample")
 
 

@@ -1,4 +1,4 @@
-"""feature_drift: the distance of the weights from their initial values."""
+"""Diagnostic feature_drift: distance of the weights from their initial values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FeatureDrift(Diagnostic):
         quantities=(f"{PREFIX}{FAMILY}", OF_BLOCKS),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="whether the features became better: weights that grow along a useless direction drift too",
+        cannot_tell="whether the features improved: weights that grow in a useless direction also drift",
         source="arXiv 2606.21126; as a measure of lazy training: Chizat, Oyallon & Bach 2019",
         when="final",
         bibtex="""@inproceedings{chizat2019lazy,
@@ -36,7 +36,10 @@ class FeatureDrift(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return ‖W_T − W_0‖_F/‖W_0‖_F of every weight and of all blocks; N/A without the initial weights."""
+        """Compute ‖W_T − W_0‖_F/‖W_0‖_F of every parameter and of all block parameters.
+
+        The metrics are N/A if the initial weights are unavailable.
+        """
         if absent := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights
@@ -50,17 +53,17 @@ class FeatureDrift(Diagnostic):
 
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
-    """Return ‖W − W_0‖/‖W_0‖ of the named parameters as one vector."""
+    """Compute ‖W − W_0‖/‖W_0‖, where the named parameters form one vector."""
     moved, start = [], []
     for name in names:
         before = initial.get(name)
         if before is None or before.shape != weights[name].shape:
-            return Reading(None, f"the initial weights hold no {name} of shape {tuple(weights[name].shape)}")
+            return Reading(None, f"the initial weights contain no {name} of shape {tuple(weights[name].shape)}")
         before = before.to(weights[name].device, torch.float64)
         moved.append((weights[name].double() - before).flatten())
         start.append(before.flatten())
     distance, norm = (torch.linalg.vector_norm(torch.cat(parts)).item() for parts in (moved, start))
-    return Reading.of(distance / norm) if norm else Reading(None, "it started at exactly zero")
+    return Reading.of(distance / norm) if norm else Reading(None, "the initial weights are exactly zero")
 
 
 PLUGIN = FeatureDrift()

@@ -1,4 +1,4 @@
-"""fidelity: is a tiny reference gradient still exact, or numerical noise?"""
+"""Diagnostic fidelity: is a small reference gradient exact, or numerical noise?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Fidelity(Diagnostic):
         name="fidelity",
         symbol="cos(g₃₂, g₆₄)",
         line=f"cosine between g_l computed in float32 and in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
-        "_left_out: the other samples; _batch: the cosine of the flattened batch, all samples",
+        "_left_out: number of the other samples; _batch: cosine of the flattened batch with all samples",
         quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
@@ -26,13 +26,14 @@ class Fidelity(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compare the directions of g_l in float32 and in float64, by sample and as one batch.
+        """Compute the cosine between g_l in float32 and g_l in float64.
 
-        A gradient of 1e-12 that is right to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). A sample whose
-        error is below the resolution of float32 has no float32 direction: it is excluded from the mean and counted.
+        The metrics are the mean over samples and the cosine of the batch as one vector. A gradient of norm 1e-12 that is accurate
+        to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). If the output error of a sample is below the resolution
+        of float32, the direction of its gradient is undefined in float32. Such samples are excluded from the mean and counted.
         """
         if observation.fidelities is None:
-            absent = missing(observation.sites, "no float64 pass was made")
+            absent = missing(observation.sites, "the network was not run in float64")
             names = ("fidelity_min", "fidelity_left_out")
             return Measured({"fidelity": absent, "fidelity_batch": absent}, dict.fromkeys(names, absent[0]))
         means = tuple(fidelity_reading(observation, site) for site in range(observation.sites))
@@ -44,7 +45,10 @@ class Fidelity(Diagnostic):
 
 
 def fidelity_reading(observation: Observation, site: int) -> Reading:
-    """Return the mean over the resolved samples whose gradient is not exactly zero."""
+    """Compute the mean fidelity at one site.
+
+    The mean excludes samples whose gradient is zero and samples whose output error is below the resolution of float32.
+    """
     values = observation.fidelities[site]
     if np.isnan(values).all():
         return Reading(None, NO_DIRECTION)
@@ -55,7 +59,7 @@ def fidelity_reading(observation: Observation, site: int) -> Reading:
 
 
 def _batch(observation: Observation) -> tuple[Reading, ...]:
-    """Return each site's cosine of the flattened batch, from the cosines and norms of its samples."""
+    """Compute the cosine of the flattened batch from the samples' cosines and norms."""
     single, double = observation.gradient_norms, observation.double_norms
     with np.errstate(all="ignore"):  # inf · 0 is nan, which is recorded as not finite
         sizes = single * double

@@ -1,4 +1,4 @@
-"""‖g_l‖: how large is the reference gradient that Γ is compared with? (protocol D2)"""
+"""Diagnostic g_norm: norm ‖g_l‖ of the reference gradient in Γ (protocol D2)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ class GradientNorm(Diagnostic):
         quantities=("g_norm", "g_norm_mean_ce", "g_L"),
         unit="loss per unit of state",
         range="0 to infinity",
-        cannot_tell="collapse from convergence: a fitted network has a small error and so a small gradient too; see gain",
-        source="arXiv 2606.21126, D2 (reference validity), there of the mean cross entropy; per sample: this project",
+        cannot_tell="whether a small gradient means collapse or convergence: a fitted network has a small error and therefore also "
+        "a small gradient; gain distinguishes the two",
+        source="arXiv 2606.21126, D2 (reference validity), for the mean cross entropy; per sample: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the median over samples of ‖g_l‖ at every site, and the same divided by REFERENCE_BATCH.
+        """Compute the median over samples of ‖g_l‖ at every site.
 
-        The gradient of a sample has no factor 1/N. g_norm_mean_ce always divides by 128, the paper's N, so it is the norm of the
-        mean loss's gradient there and a constant fraction of g_norm for any batch size (tests/diagnostics/test_norms.py).
+        A second metric, g_norm_mean_ce, is this median divided by REFERENCE_BATCH = 128, the batch size N of the paper. The
+        gradient of a sample has no factor 1/N. Therefore, for N = 128, g_norm_mean_ce is the norm of the gradient of the mean loss.
+        For any batch size, it is a constant fraction of g_norm (tests/diagnostics/test_norms.py).
         """
         norms = np.median(observation.gradient_norms, axis=1)
         return Measured(

@@ -1,4 +1,4 @@
-"""gain: how much of the output error reaches a site, relative to the size of the error."""
+"""Diagnostic gain: gradient norm relative to the norm of the output error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ class Gain(Diagnostic):
         quantities=("gain",),
         unit="1 / unit of state",
         range="0 to infinity",
-        cannot_tell="whether the direction that reaches the site is a useful one",
-        source="this project: a small ‖g_l‖ alone does not show how much of the error arrives",
+        cannot_tell="whether the direction of the error at the site is useful",
+        source="this project; reason: ‖g_l‖ by itself does not show how much of the error reaches the site",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the median of ‖g_l‖/‖e‖ at every site, over the samples with an output error other than zero."""
+        """Compute the median over samples of ‖g_l‖/‖e‖ at every site.
+
+        Samples whose output error e is exactly zero are excluded.
+        """
         errors = observation.error_norms
         wrong = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
         if not wrong.any():

@@ -1,6 +1,6 @@
-"""Γ: cosine between a method's credit and the reference gradient.
+"""Diagnostic gamma: cosine Γ between a method's credit and the reference gradient.
 
-All diagnostics made of cosines with g_l use this module to decide whether Γ has a value and over which samples it is a mean.
+Other diagnostics that compute cosines with g_l use this module to decide whether Γ has a value and which samples count.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical no
 
 
 def no_gamma(observation: Observation) -> str:
-    """Return why Γ has no value at any site (no credits, or no meaning by the card), or ""."""
+    """Return the reason why Γ has no value at any site, or an empty string.
+
+    There are two reasons: there are no credits, or Γ has no meaning according to the method's card.
+    """
     return observation.no_credits if observation.credits is None else observation.no_gamma
 
 
 def gamma_refusals(observation: Observation) -> list[str]:
-    """Return per site why Γ has no value there, empty if it has one; needs `alignments`."""
+    """Return for every site the reason why Γ has no value, or an empty string.
+
+    The observation must contain credits.
+    """
     first = observation.first_credited
     credited = (
         refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first
@@ -31,12 +37,18 @@ def gamma_refusals(observation: Observation) -> list[str]:
 
 
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
-    """Return why the mean of `cosines` (N,) with the gradient of site `reference` is no valid Γ, or ""."""
+    """Return why a mean cosine is not a valid Γ, or an empty string if it is valid.
+
+    Args:
+        observation: contains the reference gradients and their fidelity.
+        reference: site of the reference gradient.
+        cosines: cosines of the samples with the reference gradient, (N,).
+    """
     norms = observation.gradient_norms[reference]
     if (norms == 0).all():
         return "the reference gradient is exactly zero for every sample"
     if not np.isfinite(norms).any():
-        return f"{NOT_FINITE}: the reference gradient, for every sample"
+        return f"{NOT_FINITE}: the reference gradient of every sample"
     if np.isnan(cosines).all():
         return "credit or gradient is zero or not finite for every sample"
     if observation.fidelities is None:
@@ -45,12 +57,15 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
     if fidelity.reason == ALL_FITTED:
         return ALL_FITTED
     if fidelity.value is not None and fidelity.value < LEAST_FIDELITY:
-        return f"the reference gradient is noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
+        return f"the reference gradient is numerical noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
     return ""
 
 
 def defined(cosines: np.ndarray) -> np.ndarray:
-    """Return the cosines that are defined: both vectors are finite and not zero."""
+    """Return the cosines that are not nan.
+
+    A cosine is nan if one of its vectors is zero or not finite.
+    """
     return cosines[~np.isnan(cosines)]
 
 
@@ -58,11 +73,11 @@ class Gamma(Diagnostic):
     card = DiagnosticCard(
         name="gamma",
         symbol="Γ_l",
-        line="mean over samples of cos(c_l, g_l) at the site where the credit acts, in float64 and unclamped",
+        line="mean over samples of cos(c_l, g_l) at the site at which the credit is used, in float64 and without clamping",
         quantities=NUMBERS,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="whether training along c_l helps, nor anything where c_l = g_l by construction",
+        cannot_tell="whether training along c_l helps; and anything at sites with c_l = g_l by construction",
         source="arXiv 2606.21126, Γ; the angle of Lillicrap et al. 2016. Float64 without a clamp: this project",
         needs_credit=NUMBERS,
         bibtex="""@article{lillicrap2016random,
@@ -73,9 +88,9 @@ class Gamma(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return Γ with its quartiles at every site, from per-sample cosines in float64.
+        """Compute mean and quartiles of cos(c_l, g_l) over samples, at every site.
 
-        It is N/A, with the reason, at a site where Γ is not valid.
+        The cosines are computed in float64. At a site where Γ is not valid, the reading contains the reason instead of a value.
         """
         if absent := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
@@ -92,9 +107,9 @@ def _absent(reason: str) -> dict[str, Reading]:
 
 
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
-    """Return the values of one site.
+    """Compute the metrics of one site.
 
-    gamma_batch is the cosine of the whole batch as one vector: large gradients weigh more in it than in the mean.
+    gamma_batch is the cosine of the complete batch as one vector; large gradients have more weight in gamma_batch than in gamma.
     """
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]

@@ -1,7 +1,8 @@
-"""Γ as the published code computes it: with the gradient at the block's *input*, one site too early.
+"""Diagnostic gamma_block_input: Γ with the gradient at the block's input.
 
-It is used only for reproduction tables. FA's credit at the last site is g_L itself, and its cosine with g_{L−1} of a residual net
-is still .997. So a method that is exact at one site appears aligned at another.
+This is the Γ of the published code. It compares the credit with the gradient of the previous site, and it is used only for
+reproduction tables. FA's credit at the last site is g_L itself, and in a residual network its cosine with g_{L−1} is still
+.997. Therefore, a method that is exact at one site appears to be aligned at another site.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ class GammaBlockInput(Diagnostic):
     card = DiagnosticCard(
         name="gamma_block_input",
         symbol="cos(c_l, g_{l−1})",
-        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: over blocks, the published main value",
+        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: mean over blocks, the main metric of the paper",
         quantities=NAMES,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="how well the credit fits where it acts: gamma measures that. No rule uses this metric",
+        cannot_tell="the alignment at the site at which the credit is used, which is gamma. No rule uses gamma_block_input",
         source="reference code of arXiv 2606.21126",
         needs_credit=NAMES,
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean over samples of cos(c_l, g_{l−1}) at sites 1..L, and the mean over blocks.
+        """Compute the mean over samples of cos(c_l, g_{l−1}) at sites 1..L.
 
-        It is N/A at site 0. Both vectors must have the same width. The reference is one site too early on purpose:
-        tests/diagnostics/test_gamma.py checks which rows are compared, and that `gamma` differs from this.
+        The scalar metric is the mean over blocks. The metric is N/A at site 0, and where c_l and g_{l−1} have different widths. The
+        index l−1 is intended, as in the published code. tests/diagnostics/test_gamma.py checks which rows are compared, and that
+        `gamma` has other values.
         """
         if absent := no_gamma(observation):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
@@ -49,7 +51,9 @@ def _block(observation: Observation, site: int) -> Reading:
     credit, gradient = observation.credits[site], observation.gradients[site - 1]
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
-        return Reading(None, f"the block changes the width of the stream: {shapes} have no cosine")
+        return Reading(
+            None, f"the block changes the width of the stream, so credit and gradient ({shapes}) have no cosine"
+        )
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
     reason = refusal(observation, site - 1, cosines)
@@ -57,7 +61,10 @@ def _block(observation: Observation, site: int) -> Reading:
 
 
 def _mean(blocks: tuple[Reading, ...]) -> Reading:
-    """Return the mean over blocks; N/A if one block is N/A, because a mean over fewer blocks would differ."""
+    """Return the mean over blocks, or the first reading without a value.
+
+    A mean over fewer blocks would be a different metric.
+    """
     if not blocks:
         return Reading(None, "the network has no block")
     absent = next((reading for reading in blocks if reading.value is None), None)

@@ -1,4 +1,4 @@
-"""The null of Γ: the same network with feedback that it was not trained with."""
+"""Diagnostic gamma_null: Γ for feedback that was not used in training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHEAP_DRAWS = (
 COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: a site is significant only if no draw reaches its Γ
 AT_ONCE = 10  # draws whose cosines are computed together: few enough for the cache
 NAMES = ("gamma_null_mean", "gamma_null_std", "gamma_null_p")
-EXACT = "the credit is exact by construction here, for any feedback"
+EXACT = "at this site, the credit is exact by construction for any feedback"
 
 
 class GammaNull(Diagnostic):
@@ -27,13 +27,14 @@ class GammaNull(Diagnostic):
         name="gamma_null",
         version=2,  # 99 draws where they are cheap
         symbol="Γ_l under fresh B",
-        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS}; {COSTLY_DRAWS} if a draw takes too many operations; "
-        f"recorded with the run): mean, standard deviation (ddof 1), and the rank p-value "
+        line=f"Γ_l for new draws of the feedback state ({CHEAP_DRAWS} draws, or {COSTLY_DRAWS} if a draw needs too many "
+        f"operations; the number is recorded with the run): mean, standard deviation (ddof 1), and rank p-value "
         "(1 + draws with at least the observed Γ)/(draws + 1)",
         quantities=NAMES,
         unit="cosine; _p: probability",
-        range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, {1 / (COSTLY_DRAWS + 1):.3f} to 1 from {COSTLY_DRAWS} draws",
-        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (it only shows that it is to this feedback)",
+        range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, or {1 / (COSTLY_DRAWS + 1):.3f} to 1 with {COSTLY_DRAWS} draws",
+        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (the test only shows that training aligned the "
+        "network with its feedback)",
         source="arXiv 2606.21126, fresh-B null; the p-value of Phipson & Smyth 2010",
         when="final",
         needs_credit=NAMES,
@@ -45,9 +46,10 @@ class GammaNull(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return mean and std (ddof 1) of Γ under fresh draws at every site, and the run's rank p-value.
+        """Compute mean and standard deviation (ddof 1) of Γ under new feedback.
 
-        The p-value is (1 + number of draws with at least the observed Γ)/(draws + 1).
+        At every site, Γ is computed for new draws of the feedback state. The third metric is the rank p-value of the run,
+        (1 + number of draws with at least the observed Γ)/(draws + 1).
         """
         if absent := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, absent) for name in NAMES})
@@ -65,17 +67,14 @@ class GammaNull(Diagnostic):
 
 
 def _null(observation: Observation) -> np.ndarray:
-    """Return Γ of every draw and site, (draws, sites); nan where no sample has a cosine."""
+    """Return Γ of every draw and site, (draws, sites), nan without a defined cosine."""
     draws = observation.bench.null_draws
     parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
     return np.concatenate([_gammas(observation, part) for part in parts])
 
 
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
-    """Return Γ of the draws `indices`, (draws, sites).
-
-    One product computes the cosines of all draws with a site's gradients.
-    """
+    """Compute Γ of the draws in `indices`, (draws, sites)."""
     drawn = [[gradient_vectors(credit) for credit in observation.bench.fresh_credits(index)] for index in indices]
     columns = []
     for site, gradient in enumerate(observation.gradients):
@@ -86,13 +85,16 @@ def _gammas(observation: Observation, indices: range) -> np.ndarray:
 
 
 def _cosines(credits: Tensor, gradient: Tensor, norms: Tensor) -> Tensor:
-    """Return cosines (draws, N) of (draws, N, D) and (N, D), given ‖g‖ (N,), without eps; nan at zero."""
+    """Compute cosines (draws, N) of credits (draws, N, D) and gradients (N, D).
+
+    `norms` are the norms ‖g‖, (N,). The formula has no eps; a cosine with a zero vector is nan.
+    """
     lengths = sample_norms(credits.flatten(0, 1)).unflatten(0, credits.shape[:2])
     return torch.linalg.vecdot(credits, gradient) / (lengths * norms)
 
 
 def _means(cosines: np.ndarray) -> list[float]:
-    """Return the mean of each draw over the samples with a cosine: (draws, N) → one number per draw."""
+    """Return the mean of the defined cosines per draw: (draws, N) → draws values."""
     rows = map(defined, cosines)
     return [float(row.mean()) if len(row) else float("nan") for row in rows]
 

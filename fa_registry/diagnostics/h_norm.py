@@ -1,4 +1,7 @@
-"""‖h_l‖ and its growth over sites and since initialisation: is the stream's scale stable? (D1)"""
+"""Diagnostic h_norm: ‖h_l‖ and its growth (protocol D1).
+
+The growth is measured over sites and since initialisation.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,20 @@ class HiddenNorm(Diagnostic):
         symbol="‖h_l‖",
         line="median over samples of the state's L2 norm, its ratio to the previous site, and its ratio to initialisation",
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
-        unit="h_norm: that of the state; growth, growth_init: ratio",
+        unit="h_norm: unit of the state; growth, growth_init: ratio",
         range="0 to infinity",
-        cannot_tell="whether a large scale hurts accuracy: a LayerNorm before the head hides it from the loss",
+        cannot_tell="whether a large scale reduces the accuracy: with a LayerNorm before the head, the loss does not depend on the "
+        "scale",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Measure the scale of the stream, from the medians over samples of ‖h_l‖ (protocol.md §1).
+        """Compute the medians over samples of ‖h_l‖, and their growth (protocol.md §1).
 
         Returns:
-            h_norm at sites 0..L, growth at sites 1..L (ratio of ‖h_l‖ to ‖h_{l-1}‖), growth_init at sites 0..L (ratio of ‖h_l‖ to
-            the same site at initialisation), and the largest of both.
+            The metrics per site are h_norm at sites 0..L, growth at sites 1..L (‖h_l‖ divided by ‖h_{l-1}‖), and growth_init at
+            sites 0..L (‖h_l‖ divided by ‖h_l‖ at initialisation). The scalar metrics are the last h_norm and the maximum of each
+            growth.
         """
         norms = median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is also a result: nan, recorded as not finite
@@ -55,12 +60,12 @@ class HiddenNorm(Diagnostic):
 
 
 def median_norms(hidden_norms: np.ndarray) -> np.ndarray:
-    """Return h_norm, the median over samples of ‖h_l‖₂: (L+1, N) → (L+1,)."""
+    """Compute h_norm, the median over samples of ‖h_l‖₂: (L+1, N) → (L+1,)."""
     return np.median(hidden_norms, axis=1)
 
 
 def state_norms(hidden: Sequence[Tensor]) -> tuple[float, ...]:
-    """Return h_norm of states (N, D_l), one value per site 0..L."""
+    """Compute h_norm from states (N, D_l), one value per site 0..L."""
     return tuple(median_norms(table(map(sample_norms, hidden))).tolist())
 
 
@@ -74,7 +79,10 @@ def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[
 
 
 def largest(growth: np.ndarray) -> Reading:
-    """Return the maximum over blocks; np.max propagates nan, so one nan makes it not finite."""
+    """Return the largest growth as a Reading.
+
+    If one value is nan, the Reading is marked as not finite, because np.max propagates nan.
+    """
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 
 

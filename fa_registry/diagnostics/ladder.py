@@ -1,6 +1,6 @@
-"""ladder: the number of blocks that have learned anything.
+"""Diagnostic ladder: number of blocks whose weights have changed in training.
 
-It checks the controls from the weights, without relying on the run's declaration.
+The diagnostic checks controls from their weights and does not rely on the declaration of the run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ class Ladder(Diagnostic):
     card = DiagnosticCard(
         name="ladder",
         symbol="k",
-        line="number of blocks with a weight that differs from its initial value by more than the rounding of its draw",
+        line="number of blocks with a weight that differs from its initial value by more than rounding",
         quantities=("blocks_trained",),
         unit="blocks",
-        range="0 to L; 0 for frozen, K for ladder_K, otherwise L",
-        cannot_tell="how much they learned (see feature_drift); whether it helps (see the accuracy over ladder_0..ladder_L)",
-        source="arXiv 2606.21126, ladder control; counting from the weights: this project",
+        range="0 to L; 0 for the control frozen, K for the control ladder_K, otherwise L",
+        cannot_tell="how much the blocks learned (see feature_drift); whether this helps (compare the accuracies of the controls "
+        "ladder_0..ladder_L)",
+        source="arXiv 2606.21126, ladder control; counting changed blocks from the weights: this project",
         when="final",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return how many blocks have moved from their initial weights."""
+        """Count the blocks with a weight that has changed by more than rounding."""
         if absent := absence(observation, "weights", "initial_weights"):
             return Measured(scalars={"blocks_trained": Reading(None, absent)})
         bench = observation.bench
@@ -45,7 +46,7 @@ class Ladder(Diagnostic):
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:
-    """Return whether one of the block's weights has changed; buffers (running statistics) do not count."""
+    """Return whether a weight of the block has changed; buffers are not compared."""
     return any(
         name not in initial or not _is_near(weight, initial[name].to(weight.device))
         for name, weight in weights.items()
@@ -54,7 +55,7 @@ def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], blo
 
 
 def _is_near(weight: Tensor, initial: Tensor) -> bool:
-    """Return whether no entry differs by more than ROUNDING of the largest initial entry."""
+    """Return whether all entries differ by at most ROUNDING × the largest initial one."""
     return torch.equal(weight, initial) or bool((weight - initial).abs().max() <= ROUNDING * initial.abs().max())
 
 

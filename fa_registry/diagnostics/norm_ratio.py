@@ -1,4 +1,4 @@
-"""‖c_l‖/‖g_l‖: the scale of the credit relative to the gradient."""
+"""Diagnostic norm_ratio: norm ratio ‖c_l‖/‖g_l‖ of credit and gradient."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class NormRatio(Diagnostic):
         quantities=("norm_ratio",),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="the size of an update: the paper's recipe normalises every credit before it acts",
+        cannot_tell="the size of an update: the paper's recipe normalises every credit before the update",
         source="this project",
         needs_credit=("norm_ratio",),
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the median over samples of the ratio ‖c_l‖/‖g_l‖ at every site (not the ratio of medians).
+        """Compute the median over samples of ‖c_l‖/‖g_l‖ at every site.
 
-        Samples with a gradient of exactly zero are excluded. Both norms belong to the summed loss, so the ratio does not depend
-        on the batch size.
+        The metric is the median of the ratios, not the ratio of the medians. Samples with a gradient of exactly zero are excluded.
+        Both norms belong to the summed loss, so the ratio does not depend on the batch size.
         """
         if observation.credit_norms is None:
             return Measured(sites={"norm_ratio": missing(observation.sites, observation.no_credits)})

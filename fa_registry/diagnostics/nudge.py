@@ -1,4 +1,4 @@
-"""nudge: the change of the loss when a state makes one small step against its credit."""
+"""Diagnostic nudge: change of the loss after a small step against the credit."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class Nudge(Diagnostic):
         "_rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
-        range="negative is good; _bp is the value of the best direction",
-        cannot_tell="whether the block below can make that step; _rms also depends on the scale of the state",
-        source="arXiv 2606.21126, nudge with η = .01 (here nudge_rms); the step relative to ‖h_l‖: this project",
+        range="any sign; negative is good; _bp is the value for the best direction",
+        cannot_tell="whether the block before the site can produce this step; _rms also depends on the scale of the state",
+        source="arXiv 2606.21126, nudge with η = .01 (this is nudge_rms); step relative to ‖h_l‖: this project",
         when="final",
         needs_credit=OF_CREDIT,
         conventions={"nudge_step": STEP, "nudge_samples": PUSHED},
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean change of the loss after one step *against* the credit at every site.
+        """Compute the mean change of the loss after one step *against* the credit.
 
-        Negative is good. Each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, with its own norms. With the other sign, or with a
-        norm of the batch, the closed forms in tests/diagnostics/test_nudge.py would fail.
+        A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the norms
+        are those of the sample. tests/diagnostics/test_nudge.py compares with closed forms, which would fail with the opposite sign
+        or with norms of the batch.
         """
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
@@ -52,10 +53,9 @@ class Nudge(Diagnostic):
 
 
 def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
-    """Return every metric at one site, from one pass over all nudged states.
+    """Compute all metrics of one site with one forward pass over all shifted states.
 
-    Without credits the pass has the same size, because with fewer rows the products, and so the control, would round
-    differently.
+    Without credits, the pass uses zero credits, because fewer rows would change the rounding of the control nudge_bp.
     """
     state = flat(bench.states[site])
     credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
@@ -74,23 +74,26 @@ def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
 
 
 def relative_step(state: Tensor, credit: Tensor) -> Tensor:
-    """Return η ‖h‖ c/‖c‖ per sample, (N, features); zero where the credit is zero."""
+    """Compute the step η ‖h‖ c/‖c‖ per sample, (N, features).
+
+    The step is zero if the credit is zero.
+    """
     sizes, norms = (torch.linalg.vector_norm(rows, dim=1, keepdim=True) for rows in (state, credit))
     return STEP * sizes * credit / torch.where(norms == 0, 1.0, norms)
 
 
 def rms_step(credit: Tensor) -> Tensor:
-    """Return η c/(rms(c) + 1e-6) per sample, (N, features)."""
+    """Compute the step η c/(rms(c) + 1e-6) per sample, (N, features)."""
     return STEP * credit / (credit.square().mean(dim=1, keepdim=True).sqrt() + NORM_EPS)
 
 
 def _mean(steps: Tensor, changes: Tensor, losses: Tensor) -> Reading:
-    """Return the mean change over the samples that move; steps (N, features), changes and losses (N,)."""
+    """Compute the mean change of the loss over the samples whose step is not zero."""
     moved = ~(steps == 0).all(dim=1)  # nan counts as a move and makes the mean not finite
     if not moved.any():
         return Reading(None, "the credit or the state is exactly zero for every sample")
     if changes[moved].isfinite().all() and not is_resolved(changes[moved].abs(), losses[moved]).any():
-        return Reading(None, "the loss changes by no more than float64's rounding")
+        return Reading(None, "the change of the loss is within the rounding of float64")
     return Reading.of(changes[moved].mean())
 
 

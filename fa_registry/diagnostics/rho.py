@@ -1,7 +1,7 @@
-"""ρ: does the credit predict how the loss changes under random perturbations of a state?
+"""Diagnostic rho: does the credit predict how perturbations change the loss?
 
-States are perturbed in random directions, in float64. The predicted change of the loss is compared with the actual change, and
-with two controls.
+The states are perturbed in random directions, in float64. The predicted change of the loss is correlated with the actual
+change. Two controls use the exact gradient and a random credit instead of the method's credit.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ FLAT = 1e-12  # a relative spread below this is the rounding of a mean, not a va
 def push(
     bench: ProbeContext, candidates: Sequence[Tensor], steps: Sequence[Sequence[float]]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Perturb every sample's state at every site along DIRECTIONS unit directions v by each ε.
+    """Perturb every state along V = DIRECTIONS random unit directions v.
 
-    The directions of a sample depend only on its index in the batch, not on the number of samples. They are the same at all
-    sites with the same shape, because drawing them is a tenth of the cost.
+    The directions of a sample depend only on its index in the batch, not on the number of samples. All sites with the same shape
+    share the directions, because drawing directions is a tenth of the cost.
 
     Args:
-        bench: the bench of the samples to perturb.
+        bench: probe context with the samples to perturb.
         candidates: per site, k credits of N samples, (N, features, k).
-        steps: per site, the values of ε.
+        steps: per site, the step sizes ε; every direction is tried with each ε.
 
     Returns:
-        Per site, the predictions ⟨c, v⟩ (k, N, V) and, for each ε, the changes ℓ(h + εv) − ℓ(h), (steps, N, V).
+        Per site, the predictions ⟨c, v⟩, (k, N, V), and the changes ℓ(h + εv) − ℓ(h) for every ε, (steps, N, V).
     """
     parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in bench.states]
     for samples, directions in _chunks(bench):
@@ -60,7 +60,7 @@ def push(
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Yield slices of samples, each with a function from a state's shape to the directions."""
+    """Yield slices of samples, each with a function that draws directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -78,25 +78,25 @@ def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size],
 
 
 def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, device: torch.device) -> Tensor:
-    """Return directions (count, DIRECTIONS, features), uniform on the sphere.
+    """Draw directions (count, DIRECTIONS, features), uniformly on the unit sphere.
 
-    They are drawn in float32, which takes a fifth of the time, and normalised in float64.
+    The directions are drawn in float32, which takes a fifth of the time, and normalised in float64.
     """
     drawn = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
     return drawn / torch.linalg.vector_norm(drawn, dim=2, keepdim=True)
 
 
 def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
-    """Return ℓ(h + εv) − ℓ(h) of some samples, (n, V)."""
+    """Compute ℓ(h + εv) − ℓ(h) for a slice of the samples, (n, V)."""
     state = bench.states[site][samples]
     pushed = torch.add(flat(state).unsqueeze(1), units, alpha=step).reshape(len(state), -1, *state.shape[1:])
     return bench.losses_from(site, pushed, samples.start) - bench.losses[samples].unsqueeze(1)
 
 
 def pearson(left: Tensor, right: Tensor) -> Tensor:
-    """Return Pearson's correlation over the last dimension, (…, n) → (…).
+    """Compute Pearson's correlation over the last dimension, (…, n) → (…).
 
-    It is nan if an argument does not vary or is not finite.
+    The correlation is nan if an argument is constant or not finite.
     """
     return (_standardised(left) * _standardised(right)).sum(dim=-1).clamp(-1.0, 1.0)
 
@@ -104,7 +104,7 @@ def pearson(left: Tensor, right: Tensor) -> Tensor:
 def _standardised(values: Tensor) -> Tensor:
     """Centre the values and scale them to norm one.
 
-    They are first divided by the largest, because the squares of numbers near 1e-170 would underflow.
+    The values are first divided by the largest value, because the squares of numbers near 1e-170 would underflow.
     """
     scaled = values / values.abs().amax(dim=-1, keepdim=True)
     centred = scaled - scaled.mean(dim=-1, keepdim=True)
@@ -121,14 +121,15 @@ class PerturbationCorrelation(Diagnostic):
     card = DiagnosticCard(
         name="rho",
         symbol="ρ_l",
-        line="Pearson of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the whole state: pooled over "
-        "samples and directions, and _samples: per sample, then the mean over the rho_defined samples that have one",
+        line="Pearson correlation of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the complete state, "
+        "pooled over samples and directions; _samples: mean of the correlations per sample, over the rho_defined samples with a "
+        "correlation",
         quantities=(*OF_CREDIT, *CONTROLS),
         unit="correlation; rho_defined: samples",
         range="−1 to 1; _bp (the exact gradient) is near 1, _random (a random unit credit) near 0",
-        cannot_tell="whether a step of the training's size helps: ε is small; nor anything where _bp is far from 1",
-        source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (here rho_absolute); ε relative to ‖h_l‖, the "
-        "per-sample form and N/A where it is degenerate: this project",
+        cannot_tell="whether a step of the size used in training helps, because ε is small; and anything if _bp is far from 1",
+        source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (this is rho_absolute); ε relative to ‖h_l‖, the "
+        "form per sample, and N/A in degenerate cases: this project",
         when="final",
         needs_credit=OF_CREDIT,
         conventions={
@@ -139,7 +140,10 @@ class PerturbationCorrelation(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return ρ at every site with both controls: the correlation of ⟨c_l, εv⟩ with the change of the loss."""
+        """Compute ρ and two controls at every site.
+
+        ρ is the correlation of ⟨c_l, εv⟩ with the change of the loss.
+        """
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
@@ -152,15 +156,15 @@ class PerturbationCorrelation(Diagnostic):
 
 
 def typical_norm(state: Tensor) -> float:
-    """Return the median over samples of the norm of the whole state, (N, …)."""
+    """Compute the median over samples of the norm of the complete state (N, …)."""
     return float(np.median(torch.linalg.vector_norm(flat(state), dim=1).cpu().numpy()))
 
 
 def _candidates(bench: ProbeContext, site: int) -> Tensor:
-    """Return the exact gradient, a random unit credit and the method's credit (or zero), (N, features, 3).
+    """Return exact gradient, random unit credit and method's credit, (N, features, 3).
 
-    There are always three. With two, the products would round differently, and a control must not depend on whether there is a
-    credit.
+    Without a method's credit, the third candidate is zero, because products with two candidates would round differently and
+    change the controls.
     """
     exact = flat(bench.gradients[site])
     drawn = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
@@ -170,7 +174,7 @@ def _candidates(bench: ProbeContext, site: int) -> Tensor:
 
 
 def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
-    """Return every metric at one site; predicted (k, N, V), changes (2, N, V)."""
+    """Compute the metrics of one site from predictions (k, N, V), changes (2, N, V)."""
     by_name: dict[str, Reading] = {}
     # changes[0] uses ε relative to ‖h_l‖ and changes[1] the paper's ε: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
     # without ε, which is constant for a site and so cancels in a correlation. tests/diagnostics/test_rho.py checks the two
@@ -192,17 +196,26 @@ def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) 
 def correlations(
     predicted: Tensor, changes: Tensor, losses: Tensor, refusal: str = ""
 ) -> tuple[Reading, Reading, Reading]:
-    """Return the pooled correlation, the mean per-sample correlation, and the number of its samples.
+    """Correlate the predicted with the actual changes of the loss.
 
-    `predicted` and `changes` are (N, V), `losses` (N,). The change is that of each sample's loss. With the batch's mean loss, the
-    pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py). All three are N/A with the same reason
-    if the step or the credit is zero.
+    All three readings are N/A with the same reason if the step or the credit is zero.
+
+    Args:
+        predicted: predictions ⟨c, v⟩, (N, V).
+        changes: changes of each sample's loss, (N, V). With changes of the mean loss, the pooled correlation would measure how
+            samples differ (tests/diagnostics/test_rho.py).
+        losses: losses without perturbation, (N,).
+        refusal: the reason why there is no correlation, or an empty string.
+
+    Returns:
+        The correlation pooled over samples and directions, the mean of the correlations per sample, and the number of samples
+        in this mean.
     """
     reason = refusal or _refusal(predicted, changes)
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]
     if not reason and len(rows) == 0:
-        reason = "no sample has both a credit that is not zero and a loss that changes by more than float64's rounding"
+        reason = "for every sample, the credit is zero or the change of the loss is within the rounding of float64"
     if reason:
         none = Reading(None, reason)
         return none, none, none
@@ -215,7 +228,7 @@ def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
         return Reading(None, f"{NOT_FINITE}: credit or loss of {int(broken.sum())} of {len(broken)} samples")
     typical = losses.abs().clamp(min=1.0).square().mean().sqrt()
     if not is_resolved(changes.std(correction=0), typical):
-        return Reading(None, "the loss changes by no more than float64's rounding")
+        return Reading(None, "the change of the loss is within the rounding of float64")
     return Reading.of(pearson(predicted.flatten(), changes.flatten()))
 
 
@@ -223,18 +236,23 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
     if (predicted == 0).all():
         return "the credit is exactly zero for every sample"
     if not (predicted.isfinite() & changes.isfinite()).all(dim=1).any():
-        return f"{NOT_FINITE}: credit or loss, for every sample"
+        return f"{NOT_FINITE}: credit or loss of every sample"
     return ""
 
 
 def step_refusal(step: float, norm: float) -> str:
-    """Return why a perturbation by `step` is meaningless for states of this typical norm, or ""."""
+    """Return why a perturbation of size `step` is meaningless, or an empty string.
+
+    Args:
+        step: step size ε.
+        norm: median norm of the states.
+    """
     if not np.isfinite(norm):
         return f"{NOT_FINITE}: the median norm of the states"
     if step == 0:
-        return "the median norm of the states is zero: ε has no scale"
+        return "ε has no scale, because the median norm of the states is zero"
     if step < ROUNDINGS * np.finfo(np.float64).eps * norm:
-        return f"ε = {step:g} is lost in float64's rounding of states of norm {norm:.3g}"
+        return f"ε = {step:g} is smaller than the float64 rounding of states with norm {norm:.3g}"
     return ""
 
 

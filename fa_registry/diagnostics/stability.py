@@ -1,4 +1,4 @@
-"""stability: how much the direction of the gradient agrees between batches."""
+"""Diagnostic stability: agreement of the gradient's direction between batches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class Stability(Diagnostic):
         quantities=("stability", "stability_mid"),
         unit="cosine",
         range="−1/7 to 1; a high value means that all batches require the same change, regardless of their content",
-        cannot_tell="whether training is healthy: its author found that it does not separate methods cleanly",
+        cannot_tell="whether training is healthy: the author of the metric found that it does not clearly distinguish methods",
         source="arXiv 2606.21126, first release, rule (c): cross-batch stability",
         when="final",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Return the mean pairwise cosine of the K batches' mean gradients at every site, and at site ⌊L/2⌋.
+        """Compute the mean pairwise cosine of the mean gradients of K batches.
 
-        `sites` includes the embedding's output, so L is sites − 1. For an odd L the middle is the lower of two sites, as
-        published (tests/diagnostics/test_fidelity.py).
+        The metrics are the value at every site and the value at site ⌊L/2⌋. The number of sites includes the output of the
+        embedding, so L is the number of sites − 1. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
+        (tests/diagnostics/test_fidelity.py).
         """
         absent = absence(observation, "batch_gradients")
         row = (
@@ -43,9 +44,10 @@ class Stability(Diagnostic):
 
 
 def mean_pairwise_cosine(rows: Tensor) -> Reading:
-    """Return the mean cosine over all K(K−1)/2 pairs of different rows of a float64 tensor (K, D), K ≥ 2.
+    """Compute the mean cosine over all K(K−1)/2 pairs of rows.
 
-    It is at least −1/(K−1), and N/A if a row is zero or not finite. The diagonal is excluded, because a batch agrees with itself.
+    `rows` is a float64 tensor (K, D) with K ≥ 2. The mean is at least −1/(K−1). It is N/A if a row is zero or not finite. A row is
+    not compared with itself.
     """
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     if not norms.isfinite().all():

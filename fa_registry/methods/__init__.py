@@ -1,4 +1,4 @@
-"""Training methods, one file each."""
+"""Training methods, one per file."""
 
 from fa_registry.methods.base import Method, MethodCard
 from fa_registry.plugin_registry import Catalog

@@ -1,6 +1,7 @@
-"""Weight feedback: every layer carries the error back through a matrix B instead of its weight W.
+"""Weight feedback: a matrix B replaces the weight of a layer in the backward pass.
 
-So dx = dy B, not dy W. Skips, norms and activations stay exact. The methods that use this module differ only in B.
+The layer computes dx = dy B instead of dx = dy W. Skips, norms and activations remain exact. The methods that use this module
+differ only in B.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
 UNSUPPORTED = (
-    "B replaces W inside single layers, so the architecture must be built of the registry's Linear and Conv, "
-    "which can carry an error back through other weights"
+    "B replaces W in single layers, so the architecture must consist of the registry's Linear and Conv layers, "
+    "which can use other weights in the backward pass"
 )
 
 
 @contextmanager
 def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
-    """Carry errors back through `matrices` in the layers that they name, inside the context.
+    """Replace weights by `matrices` in the backward pass, inside the context.
 
-    Forward values and weight gradients do not change.
+    Forward values and the formula for weight gradients do not change.
+
+    Args:
+        network: the network.
+        matrices: layer name → matrix that replaces the weight of this layer in the backward pass.
     """
     layers = {name: network.get_submodule(name) for name in matrices}
     for name, layer in layers.items():
@@ -39,10 +44,11 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 
 
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return gradients of Σ_i ℓ_i at every site 0..L when `matrices` carry the error back.
+    """Compute the credits at sites 0..L with `matrices` in the backward pass.
 
-    Each has its state's shape. The head's matrix is included, so that not even c_L is exact; norms, activations and skips are.
-    The training step computes the same credits in its one backward pass (tests/methods/test_weight_fa.py).
+    The credits belong to the summed loss Σ_i ℓ_i and have the shapes of the states. The matrix of the head is also replaced, so not
+    even c_L is exact; norms, activations and skips are exact. The training step computes the same credits in its single backward
+    pass (tests/methods/test_weight_fa.py).
     """
     network = inputs.network
     with torch.enable_grad(), backward_through(network, matrices):
@@ -54,9 +60,9 @@ def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> li
 
 
 class LayerMatrices(nn.Module):
-    """One matrix per layer, named after the layer: buffers, or parameters if they learn.
+    """Module with one matrix per layer, in the shape of the layer's weight.
 
-    A matrix has its weight's shape, (out, in) or (out, in, 3, 3).
+    The shape is (out, in) or (out, in, 3, 3). The matrices are buffers, or parameters if they learn.
     """
 
     def __init__(self, matrices: Mapping[str, Tensor], learn: bool = False):
@@ -69,34 +75,40 @@ class LayerMatrices(nn.Module):
                 self.register_buffer(key(name), matrix)
 
     def matrices(self) -> dict[str, Tensor]:
-        """Return layer name → matrix."""
+        """Return a mapping from layer name to matrix."""
         return {name: getattr(self, key(name)) for name in self.layers}
 
 
 def key(layer: str) -> str:
-    """Return the tensor name of a layer: B_blocks_0_w1 for `blocks.0.w1`."""
+    """Return the tensor name for a layer, such as B_blocks_0_w1 for `blocks.0.w1`."""
     return "B_" + layer.replace(".", "_")
 
 
 def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """Return matrices ~ N(0, 1/out) for every layer; the variance is 1/(9·out) for a 3×3 kernel.
+    """Draw a matrix with entries N(0, 1/out) for every layer, by layer name.
 
-    So an error keeps its expected norm in the backward pass.
+    The variance is 1/(9·out) for a 3×3 kernel. With this variance, the backward pass preserves the expected norm of an error.
     """
     return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
 
 
 def backward_std(size: Sequence[int]) -> float:
-    """Return 1/√(outputs that an input feeds) for a weight (out, in) or (out, in, height, width)."""
+    """Return 1/√n, where n is the number of outputs that depend on one input.
+
+    `size` is the shape of the weight, (out, in) or (out, in, height, width).
+    """
     return (size[0] * math.prod(size[2:])) ** -0.5
 
 
 def layer_weights(network: NetworkView, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Return the weights W of these layers, detached."""
+    """Return the detached weights W of the named layers."""
     return {name: network.get_submodule(name).weight.detach() for name in names}
 
 
 def sign_concordant(network: NetworkView, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return |M| ⊙ sign(W) for every layer of `magnitudes`; it is 0 where W is 0."""
+    """Return |M| ⊙ sign(W) for every layer, where M are the `magnitudes`.
+
+    The result is 0 where W is 0.
+    """
     signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # all layers in one launch
     return dict(zip(magnitudes, torch._foreach_mul(torch._foreach_abs(list(magnitudes.values())), signs), strict=True))

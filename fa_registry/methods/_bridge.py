@@ -1,6 +1,7 @@
-"""Code shared by the two bridges: one net for all sites.
+"""Networks and functions that state_bridge and credit_bridge have in common.
 
-The inputs of the net include the site (t_l = l/L) and a sample signal s.
+Each bridge has one small network for all sites. The inputs of this network include the site, as the time t_l = l/L, and a sample
+signal s.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ BIBTEX = """@misc{arxiv2606.21126,
   eprint={2606.21126}, archivePrefix={arXiv}
 }"""
 ONE_NET = (
-    "one net serves every site: tokens and maps enter as their position average, and a state narrower than the widest site's "
-    "is padded with zeros"
+    "one network is used for all sites; tokens and maps are averaged over positions, and a state that is narrower than the "
+    "widest site is padded with zeros"
 )
 HIDDEN = 256
 EPSILON = 1e-12  # a state of zeros stays zero
@@ -34,19 +35,19 @@ LOWEST = 10_000.0  # the slowest frequency is 1/LOWEST^((FREQUENCIES − 1)/FREQ
 
 
 def conditioning_option(default: str, source: str) -> Option:
-    """Return the option that selects s, the sample signal among the net's inputs."""
+    """Return the method option that selects the sample signal s."""
     return Option(
         default,
-        "s, the sample signal that the net receives: the output error e, or y",
+        "s, the sample signal in the input of the network: the output error e, the target y, or none",
         source,
         choices=("error", "target", "none"),
     )
 
 
 class SiteNet(nn.Module):
-    """net(h, t, s): one GELU perceptron for all sites, on the row (h, embedding of t, s).
+    """GELU perceptron net(h, t, s) for all sites.
 
-    Its hidden layers have width 256.
+    The input is the row (h, embedding of t, s). The hidden layers have width 256.
     """
 
     def __init__(
@@ -58,18 +59,25 @@ class SiteNet(nn.Module):
         self.layers = perceptron((features + 2 * FREQUENCIES + signal_width, *[HIDDEN] * layers, outputs), generator)
 
     def forward(self, features: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """Return (R, outputs) for states' features (R, D), times (R,) in [0, 1], signal s (R, C or 0)."""
+        """Compute the outputs of the perceptron, (R, outputs).
+
+        Args:
+            features: states h, (R, D).
+            times: times t in [0, 1], (R,).
+            signal: sample signals s, (R, C) or (R, 0).
+        """
         return self.layers(torch.cat([features, embedded(times), signal], dim=1))
 
     def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
-        """Return s of every sample, (N, C), or (N, 0) if conditioning is none."""
+        """Return the signal s of every sample, (N, C), or (N, 0) without conditioning."""
         return {"error": inputs.error, "target": inputs.onehot, "none": inputs.error[:, :0]}[self.conditioning]
 
 
 class ValueNet(nn.Module):
-    """V(h, t, s), a scalar. A state is divided by its site's scale; s is multiplied by a constant.
+    """Network for a scalar value V(h, t, s).
 
-    So the net's inputs keep their size if states grow from epoch to epoch, and its gradient shrinks as true gradients do.
+    A state is divided by the scale of its site, and s is multiplied by a constant. Therefore the size of the inputs remains
+    constant if states grow from epoch to epoch, and the gradient of V becomes smaller, as true gradients do.
     """
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):
@@ -79,35 +87,50 @@ class ValueNet(nn.Module):
         self.register_buffer("scales", torch.ones(len(shape.sites)))
 
     def forward(self, states: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """Return V (R,) for states (R, D), times (R,) and signal s (R, C or 0)."""
+        """Compute the values V, (R,).
+
+        Args:
+            states: states h, (R, D).
+            times: times t in [0, 1], (R,).
+            signal: sample signals s, (R, C) or (R, 0).
+        """
         site = (times * (len(self.scales) - 1)).round().long()
         return self.net(states / self.scales[site, None], times, signal * self.weight).squeeze(1)
 
     def conditioning_signal(self, inputs: CreditInputs) -> Tensor:
-        """Return s of every sample, (N, C) or (N, 0)."""
+        """Return the signal s of every sample, (N, C), or (N, 0) without conditioning."""
         return self.net.conditioning_signal(inputs)
 
 
 def site_scales(hidden: Sequence[Tensor]) -> Tensor:
-    """Return the root mean square of every site's position averages, (L+1,)."""
+    """Compute the scale of every site, (L+1,).
+
+    The scale is the root mean square of the state after averaging over positions.
+    """
     return torch.stack([mean_over_positions(state).square().mean() for state in hidden]).sqrt() + EPSILON
 
 
 def embedded(times: Tensor) -> Tensor:
-    """Return sines and cosines of t at frequencies from 1 down, (R,) → (R, 2 · FREQUENCIES)."""
+    """Embed times as sines and cosines, (R,) → (R, 2 · FREQUENCIES).
+
+    The frequencies decrease from 1.
+    """
     index = torch.arange(FREQUENCIES, device=times.device, dtype=times.dtype)
     angles = times[:, None] * torch.exp(index * (-math.log(LOWEST) / FREQUENCIES))  # (rows, frequencies)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 def site_times(inputs: CreditInputs) -> Tensor:
-    """Return t_l = l/L of sites 0..L, (L+1,), with the states' dtype."""
+    """Return the times t_l = l/L of sites 0..L, (L+1,), in the dtype of the states."""
     top = inputs.hidden[-1]
     return torch.linspace(0, 1, len(inputs.hidden), device=top.device, dtype=top.dtype)
 
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
-    """Return h_0..h_L as inputs of the net: one row per sample, padded to the width of the widest site."""
+    """Return the states h_0..h_L as inputs of the network, one row per sample.
+
+    Rows are padded with zeros to the width of the widest site.
+    """
     rows = [mean_over_positions(state) for state in inputs.hidden]
     width = max(row.shape[1] for row in rows)
     # padding by nothing would copy
@@ -115,12 +138,15 @@ def site_rows(inputs: CreditInputs) -> list[Tensor]:
 
 
 def all_sites(inputs: CreditInputs, signal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return h, t and s of all sites, concatenated site after site into one batch of (L+1)·N rows."""
+    """Concatenate states h, times t and signals s of all sites to (L+1)·N rows."""
     sites, count = len(inputs.hidden), len(signal)
     return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), signal.repeat(sites, 1)
 
 
 def by_site(slopes: Tensor, inputs: CreditInputs) -> list[Tensor]:
-    """Split gradients at the rows of `all_sites` into one credit (N, D_l) per site, without the padding."""
+    """Split gradients for the rows of `all_sites` into one credit (N, D_l) per site.
+
+    The padding is removed.
+    """
     rows = slopes.split(len(inputs.error))
     return [row[:, : features(state)] for row, state in zip(rows, inputs.hidden, strict=True)]

@@ -1,6 +1,6 @@
-"""Small learned nets of a feedback state, initialised from a generator argument.
+"""Small learned networks for feedback states.
 
-torch's own constructors use the global generator.
+The networks are initialised from a generator argument, because torch's constructors use the global generator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from fa_registry.seeding import undrawn
 def perceptron(
     sizes: Sequence[int], generator: torch.Generator, activation: Callable[[], nn.Module] = nn.GELU
 ) -> nn.Sequential:
-    """Return linear layers (…, sizes[0]) → (…, sizes[-1]) with `activation` between them."""
+    """Return a perceptron (…, sizes[0]) → (…, sizes[-1]).
+
+    Args:
+        sizes: widths of input, hidden layers and output.
+        generator: generator for the initial weights and biases.
+        activation: activation between the linear layers.
+    """
     layers: list[nn.Module] = []
     for features_in, features_out in pairwise(sizes):
         layers += [_linear(features_in, features_out, generator), activation()]
@@ -26,9 +32,9 @@ def perceptron(
 
 
 def noise_like(state: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return standard normal noise with the state's shape and dtype.
+    """Draw standard normal noise with the shape and dtype of a state.
 
-    Returns zeros if there is no generator, so that the global generator is never used.
+    Without a generator, return zeros, because the global generator must not be used.
     """
     if generator is None:
         return torch.zeros_like(state)
@@ -36,7 +42,10 @@ def noise_like(state: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def _linear(features_in: int, features_out: int, generator: torch.Generator) -> nn.Linear:
-    """Return a layer with weight and bias ~ U(±1/√features_in), as torch's default constructor draws them."""
+    """Return a layer with weight and bias ~ U(±1/√features_in).
+
+    This is the distribution of torch's default constructor.
+    """
     layer = undrawn(nn.Linear, features_in, features_out)
     bound = 1 / math.sqrt(features_in)
     with torch.no_grad():

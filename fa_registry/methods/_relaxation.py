@@ -1,12 +1,12 @@
-"""Relaxation of the states h_0..h_L on a predictive-coding energy, with fixed weights.
+"""Relaxation of the states h_0..h_L on a predictive-coding energy.
 
-The states move by gradient descent on the energy
+The weights are fixed. The states move by gradient descent on the energy
 
     E = ½‖ε_0‖² + ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)),   ε_0 = h_0 − embed(x),   ε_l = h_l − F_l(h_{l-1})
 
-F_l is block l's map. The forward pass has every ε_l = 0, so it is the energy's minimum at β = 0. The code stores the shift
-δ_l = h_l − h_l^0 from it, and ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). The shifts of a trained network are so
-small that, if they were added to the states, float32 rounding would remove them.
+F_l is the map of block l. In the forward pass, every ε_l is 0, so the forward states h_l^0 are the minimum of the energy at β = 0.
+The code stores the shifts δ_l = h_l − h_l^0 and computes ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). The shifts in a
+trained network are so small that float32 rounding would remove them if they were added to the states.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
 UNSUPPORTED = (
-    "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does; and a transformer's class token "
-    "starts at .02, which its LayerNorm magnifies until the energy is too stiff for these steps, so its states would not converge"
+    "every sample relaxes separately, so no layer of a block may couple samples, as BatchNorm does. A transformer's class token "
+    "starts at .02, and its LayerNorm magnifies it until the energy is too stiff for this step size, so states would not converge"
 )
 
 
 def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> tuple[list[Tensor], list[Tensor]]:
-    """Return shifts δ_0..δ_L and prediction errors ε_0..ε_L after `steps` steps from the forward pass.
+    """Relax the states from the forward pass by gradient descent on the energy.
 
-    Each has its state's shape. `nudge` is β.
+    Args:
+        inputs: states, labels and network of the batch.
+        nudge: β, the weight of the loss in the energy.
+        steps: number of steps.
+        step_size: step size η.
+
+    Returns:
+        The shifts δ_0..δ_L and the prediction errors ε_0..ε_L, in the shapes of the states.
     """
     with quiet(inputs.network):
         branches = [block(state) for block, state in zip(inputs.network.blocks, inputs.hidden[:-1], strict=True)]
@@ -43,9 +50,14 @@ def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> t
 
 
 def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: Sequence[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L at h^0 + δ. `branches` are f_l(h_{l-1}^0).
+    """Compute the prediction errors ε_0..ε_L at the states h^0 + δ.
 
-    A network's step is linear in state and branch, so it also maps differences.
+    The network's function `step` is linear in state and branch, so it also maps differences.
+
+    Args:
+        inputs: states and network of the batch.
+        branches: outputs f_l(h_{l-1}^0) of the blocks in the forward pass.
+        shifts: δ_0..δ_L.
     """
     network, errors = inputs.network, [shifts[0]]
     below = zip(network.blocks, inputs.hidden[:-1], branches, shifts[:-1], shifts[1:], strict=True)
@@ -57,7 +69,7 @@ def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: 
 def _energy_gradient(
     inputs: CreditInputs, branches: Sequence[Tensor], shifts: Sequence[Tensor], nudge: float
 ) -> tuple[Tensor, ...]:
-    """Return ∂E/∂h_0..∂E/∂h_L."""
+    """Compute ∂E/∂h_0..∂E/∂h_L."""
     with torch.enable_grad():
         leaves = [shift.detach().requires_grad_() for shift in shifts]
         errors = prediction_errors(inputs, branches, leaves)
@@ -69,9 +81,10 @@ def _energy_gradient(
 
 @contextmanager
 def quiet(network: NetworkView) -> Iterator[None]:
-    """Turn off the blocks' process noise inside the context.
+    """Turn off the process noise of the blocks inside the context.
 
-    The noise would cancel in the differences above only if it were the same in both terms.
+    The prediction errors are differences of two block outputs. Noise would cancel in the difference only if it were the same in
+    both outputs.
     """
     lent = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in lent:

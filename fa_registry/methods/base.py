@@ -1,21 +1,21 @@
-"""The contract of a training method: it computes one credit per site from the inputs of a step.
+"""Interface of training methods, which compute one credit per site.
 
-A method contains no training loop.
+The credits are functions of the inputs of one training step. A method contains no training loop.
 
 Notation (N samples, D features, C classes, sites 0..L): the error e = softmax(z) − onehot(y), shape (N, C), belongs to the
-*sum* of the samples' cross entropies, without 1/N. The credit c_l has the state's shape. If a state has positions, the
-credit may also be (N, D), the credit of the position average. It has gradient sign (a descent step moves along −c_l) and the
-scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l maps site l−1 to site l and learns from c_l, the credit at its *output*. Source:
-arXiv 2606.21126, except for the scale, which differs there from method to method (MethodCard.credit_scale).
+*sum* of the samples' cross entropies, without 1/N. The credit c_l has the shape of the state h_l. If a state has positions, the
+credit may also be (N, D), the credit of the average over positions. The credit has the sign of a gradient (a descent step moves
+along −c_l) and the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l maps site l−1 to site l and learns from c_l, the credit at its *output*.
+Source: arXiv 2606.21126, except for the scale, which differs from method to method in the paper (MethodCard.credit_scale).
 
-Sign, scale and site are easy to get wrong, so tests check each of them. Sign: along −g the loss falls, along +g it
-rises (tests/diagnostics/test_nudge.py). Scale: a sample's row of g_L is the same in a batch of 1 and of 32
-(tests/training/test_step.py). Site: with B_2 = I the c_1 of fa is g_2, and Γ is 1 at site 2 and not at site 1
+Sign, scale and site are easy to confuse, so tests check each of them. Sign: the loss decreases along −g and increases along +g
+(tests/diagnostics/test_nudge.py). Scale: a sample's row of g_L is the same in batches of 1 and of 32
+(tests/training/test_step.py). Site: with B_2 = I, the credit c_1 of fa is g_2, and Γ is 1 at site 2 but not at site 1
 (tests/diagnostics/test_gamma.py).
 
-A method declares special behaviour with the small classes below. Its feedback learns by a loss (LearnsFeedbackByLoss) or by
-another rule (HasFeedbackRule). It replaces the weights that carry the error back (UsesBackwardWeights). Its blocks learn at
-states other than those of the forward pass (HasOwnStates).
+A method declares special behaviour by deriving from small classes. LearnsFeedbackByLoss: its feedback learns by a loss.
+HasFeedbackRule: its feedback changes by another rule. UsesBackwardWeights: it propagates errors back with other matrices than the
+weights. HasOwnStates: its blocks learn at other states than those of the forward pass.
 """
 
 from __future__ import annotations
@@ -41,24 +41,27 @@ REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", 
 
 @dataclass(frozen=True)
 class MethodCard:
-    """Description of a method. fa_registry.testing measures the declared `properties`.
+    """Description of a method.
+
+    fa_registry.testing checks the declared `properties` by measurement.
 
     Args:
-        deviations: differences from the source; forms number them in this order.
-        architectures: catalog names, or ("any",).
-        gamma_reference: the direction that Γ compares the credit with.
-        exact_sites: sites whose credit is exact by construction: none, last (site L), all.
+        deviations: differences from the source; forms number the differences in this order.
+        architectures: names of supported architectures, or ("any",).
+        gamma_reference: the direction with which Γ compares the credit.
+        exact_sites: sites at which the credit is exact by construction: none, last (site L), all.
         feedback: description of the distribution of the feedback state.
         unsupported: sentence that explains why other architectures are refused.
-        learned: whether the feedback learns. A fresh draw is then an untrained net, not an alternative feedback.
-        credit_scale: the loss whose credit the source normalises: the samples' sum (an error e without 1/N) or their mean.
-            Credits here always belong to the sum. The value only decides the unit of ε in norm(c): 1e-6 or N·1e-6.
+        learned: whether the feedback learns. If so, a new draw is an untrained network, not an alternative feedback.
+        credit_scale: the loss whose credit is normalised in the source: "sum" over samples (an error e without 1/N) or "mean".
+            In this package, credits always belong to the sum. The value only determines the unit of ε in norm(c): 1e-6 or N·1e-6.
         credit_scale_source: reference for credit_scale.
-        version: for built-in methods; raised whenever a number of the method changes, so that old and new runs stay distinct.
-        needs_autograd: whether credits() differentiates through `inputs.network`; forms show it. Otherwise the method gets a
-            network that returns values without gradients (fa_registry.training.detached_network).
-        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the
-            credit of any other method does.
+        version: version of a built-in method, increased whenever a number of the method changes. It distinguishes old and new
+            runs.
+        needs_autograd: whether credits() differentiates through `inputs.network`; forms show this. Otherwise the method receives
+            a network that returns values without gradients (fa_registry.training.detached_network).
+        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the credit
+            of any other method becomes equal to the gradient.
     """
 
     name: str
@@ -92,15 +95,21 @@ class MethodCard:
         if self.architectures and "any" not in self.architectures and not self.unsupported:
             problems.append("unsupported (why other architectures are refused)")
         if problems:
-            raise PluginError(f"the card of method {self.name!r} lacks: {', '.join(problems)}")
+            raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
 
     def is_exact(self, site: int, blocks: int) -> bool:
-        """Return whether the credit at `site` (0..blocks) is g by construction, so that Γ = 1 is trivial."""
+        """Return whether the credit at `site` equals the gradient by construction.
+
+        At such a site, Γ = 1 is trivial. `blocks` is L, the number of the last site.
+        """
         return self.exact_sites == "all" or (self.exact_sites == "last" and site == blocks)
 
     @property
     def reaches_bp(self) -> bool:
-        """Return whether the card declares that the credit is, approaches or may learn to equal the gradient."""
+        """Whether the credit can equal the gradient at every site, according to the card.
+
+        The card declares that the credit equals the gradient, approaches it, or may learn to equal it.
+        """
         return self.exact_sites == "all" or "approaches_bp" in self.properties or self.may_reach_bp
 
     def supports(self, architecture: str) -> bool:
@@ -129,14 +138,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """The sizes of a network that determine the size of a feedback state.
+    """Sizes of a network that determine the size of a feedback state.
 
     Args:
-        sites: number of features D of every site 0..L.
-        classes: C.
+        sites: number of features D at every site 0..L.
+        classes: number of classes C.
         image: shape of one input.
-        weights: name of every replaceable layer of the blocks and the head (`blocks.0.w1`) → the shape of its weight,
-            (out, in) or, for a kernel, (out, in, height, width).
+        weights: layer name, such as `blocks.0.w1`, → shape of the layer's weight, (out, in) or, for a kernel,
+            (out, in, height, width). These are the layers of the blocks and the head whose weight can be replaced in the backward
+            pass.
     """
 
     sites: tuple[int, ...]
@@ -146,15 +156,15 @@ class NetworkShape:
 
     @property
     def blocks(self) -> int:
-        """Return L, the number of sites minus one."""
+        """Number of blocks L, which is the number of sites minus one."""
         return len(self.sites) - 1
 
 
 class NetworkView(Protocol):
-    """The interface of the network for methods.
+    """Interface of a network for methods.
 
-    Block l is `step(h, blocks[l−1](h))`; the head reads `pool(h_L)`, (N, D_L). The network's weights are constants: no gradient
-    reaches them.
+    The output of block l is `step(h, blocks[l−1](h))`, where h is h_{l−1}. The input of the head is `pool(h_L)`, (N, D_L). The
+    weights of the network are constants: they receive no gradient.
     """
 
     embed: Callable[[Tensor], Tensor]  # images → h_0
@@ -162,40 +172,47 @@ class NetworkView(Protocol):
     residual: bool
 
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
-        """Return h_l from h_{l−1} and f_l(h_{l−1}): their sum, or the branch alone if there are no skips.
+        """Compute h_l from h_{l−1} and f_l(h_{l−1}).
 
-        The map is linear in both arguments.
+        The result is their sum, or only f_l(h_{l−1}) if the network has no skips. The function is linear in both arguments.
         """
 
     def pool(self, state: Tensor) -> Tensor:
-        """Return the head's input from h_L: (N, D_L), (N, T, D_L) or (N, D_L, H, W) → (N, D_L)."""
+        """Compute the head's input, (N, D_L), from h_L.
+
+        The shape of h_L is (N, D_L), (N, T, D_L) or (N, D_L, H, W).
+        """
 
     def readout(self, state: Tensor) -> Tensor:
-        """Return the logits z (N, C) of the unpooled h_L."""
+        """Compute the logits z, (N, C), from h_L before pooling."""
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Return the layer named in NetworkShape.weights; raises AttributeError if there is none."""
+        """Return a layer by its name in NetworkShape.weights.
+
+        Raises:
+            AttributeError: there is no layer with this name.
+        """
 
 
 @dataclass(frozen=True)
 class CreditInputs:
-    """Everything that a credit may depend on in a step; all tensors are detached.
+    """All inputs on which a credit may depend in one step; all tensors are detached.
 
-    `generator` and `progress` are for learning feedback, never for a credit.
+    Only learning feedback may use `generator` and `progress`; a credit must not depend on them.
 
     Args:
-        hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W); see fa_registry.token_axes.
-        error: e (N, C).
-        onehot: (N, C).
-        output_gradient: g_L, shape of h_L, exact, computed from the head alone.
-        gradients: g_0..g_L if the exact backward pass has been run (measuring); None while training locally.
-        generator: on the images' device.
+        hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W), see fa_registry.token_axes.
+        error: output error e, (N, C).
+        onehot: labels as one-hot rows, (N, C).
+        output_gradient: the exact gradient g_L in the shape of h_L, computed from the head only.
+        gradients: g_0..g_L if the exact backward pass was run, as for measurements; None in local training.
+        generator: random generator on the images' device.
         images: (N, …).
         labels: (N,).
-        losses: ℓ_i (N,).
+        losses: ℓ_i, (N,).
         network: see NetworkView.
-        progress: completed share of the training, 0 to 1, a number or (). Use it as a tensor: in a captured step it changes
-            from replay to replay.
+        progress: completed fraction of the training, 0 to 1, a number or a tensor (). Use the value only in tensor operations,
+            because it changes between the replays of a captured step.
     """
 
     hidden: Sequence[Tensor]
@@ -212,9 +229,9 @@ class CreditInputs:
 
 
 class Method(abc.ABC):
-    """A method: its card, the initialisation of its feedback state, and its credit.
+    """Base class of methods: a card, the initial feedback state, and the credit.
 
-    A method is stateless: all state is in the feedback module.
+    A method object is stateless; the feedback module contains all state.
     """
 
     card: MethodCard
@@ -222,16 +239,18 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return the feedback state: fixed matrices as buffers, learned nets as parameters.
+        """Create the feedback state of the method.
+
+        Fixed matrices are buffers of the returned module, and learned networks are its parameters.
 
         Args:
-            shape: determines its size.
+            shape: sizes of the network, which determine the size of the feedback state.
             options: values of all options of the card. The module must store every option that credits() needs, because
                 credits() does not receive the options.
             generator: the source of all random numbers, on the CPU.
 
         Returns:
-            A module. Its state dict and the options are all that a run has to save to recompute its credits.
+            A module. Its state dict and the options are all that a run must save to recompute its credits.
 
         Raises:
             UsageError: the method cannot be used with this shape.
@@ -239,17 +258,18 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_0..c_L in gradient sign, of the summed loss (see the module's docstring).
+        """Compute the credits c_0..c_L of the summed loss, with the sign of a gradient.
 
-        It is called without grad mode; a rule that differentiates enables it inside.
+        The conventions are in the docstring of the module. This method is called without grad mode. A rule that differentiates must
+        enable grad mode itself.
 
         Args:
-            feedback: the current state of the module that `feedback` returned; it is not changed.
+            feedback: the current state of the module that `feedback` created; it must not be changed.
             inputs: one batch of N samples, detached.
 
         Returns:
-            One credit per site, each of its state's shape or (N, D_l). For a state with P positions, (N, D_l) is the credit of
-            the position average and enters each position as c/P. `check_credits` refuses a credit that does not fit its state.
+            One credit per site, in the shape of the state or (N, D_l). For a state with P positions, (N, D_l) is the credit of the
+            average over positions, and each position receives c/P. `check_credits` refuses a credit of any other shape.
 
         Raises:
             UsageError: the data set lacks something that the rule needs.
@@ -258,85 +278,92 @@ class Method(abc.ABC):
 
 
 class LearnsFeedbackByLoss(abc.ABC):
-    """A Method whose feedback parameters learn by a loss, under the same recipe as the network."""
+    """Method whose feedback parameters learn by a loss.
+
+    The feedback parameters and the network have the same recipe.
+    """
 
     @abc.abstractmethod
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return a scalar loss, (), in the unit of the source, on the graph of the feedback parameters alone.
+        """Compute the loss of the feedback, a scalar tensor () in the unit of the source.
 
-        The engine calls it once per step with grad mode on, when the network's gradients are filled and before any update.
-        The recipe's optimiser minimises it without rescaling: under sgd a sum over samples learns N times as fast as their
-        mean.
+        The graph of the loss must contain only the feedback parameters. The engine calls this method once per step with grad
+        mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises the loss
+        without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as from their mean.
         """
 
 
 class HasFeedbackRule(abc.ABC):
-    """A Method that updates its feedback state by a rule: moving averages, mirroring, redrawing."""
+    """Method that updates its feedback by a rule, such as a moving average."""
 
     @abc.abstractmethod
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Change the state in place, once per step, after the optimiser has updated the weights.
+        """Update the feedback state in place, once per step.
 
-        It is called without grad mode.
+        This method is called without grad mode, after the optimiser has updated the weights.
 
         Args:
             feedback: the module to change.
-            inputs: the inputs of the credits, from before the update. Only inputs.network has the updated weights. A rule that
+            inputs: the inputs of the credits, from before the update. Only inputs.network contains the updated weights. A rule that
                 needs random numbers must draw them from inputs.generator.
         """
 
 
 class UsesBackwardWeights(abc.ABC):
-    """A Method that carries the error back through matrices other than the network's weights."""
+    """Method that propagates errors back with other matrices than the weights."""
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
-        """Return layer name → the matrix B that replaces its weight W in the backward pass.
+        """Return layer name → matrix B that replaces W in the backward pass.
 
-        The backward pass computes dx = dy B, not dy W. Each matrix has its weight's shape, (out, in) or, for a kernel,
-        (out, in, 3, 3), and is not transposed. With B = W this is backpropagation (tests/architectures/test_layers.py; the
-        conformance check transposed_weights_give_bp).
-        Source: Lillicrap et al. 2016, where B denotes the replacement of the transpose of W.
+        The backward pass computes dx = dy B instead of dx = dy W. Each matrix has the shape of its weight, (out, in) or, for a
+        kernel, (out, in, 3, 3), and is not transposed. With B = W, the method is backpropagation
+        (tests/architectures/test_layers.py, and the conformance check transposed_weights_give_bp). Source: Lillicrap et al.
+        2016, where B denotes the replacement of the transpose of W.
         """
 
 
 class HasOwnStates(abc.ABC):
-    """A Method whose blocks learn at states s_0..s_L that it computes.
+    """Method whose blocks learn at states s_0..s_L that the method computes.
 
-    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. Everything else comes from the forward pass: the
-    embedding's output, the penalty's f_l(h_{l-1}), the head's h_L, and the g_l that credits are compared with. The engine runs
+    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. All other values come from the forward pass: the output
+    of the embedding, f_l(h_{l-1}) in the penalty, h_L for the head, and the g_l with which credits are compared. The engine runs
     each block once more, at s_{l-1}. The class cannot be combined with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Return c_0..c_L, as `credits` returns them, and s_0..s_L, each of its state's shape.
+        """Compute the credits c_0..c_L, as `credits` does, and the states s_0..s_L.
 
-        The states are `inputs.hidden` itself if the blocks learn at the forward pass.
+        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return `inputs.hidden` itself.
         """
 
 
 class Bridge(abc.ABC):
-    """A Method whose credit is the gradient of a value net V_φ.
+    """Method whose credit is the gradient of a value network V_φ.
 
     V_φ satisfies a recursion from site to site (arXiv 2606.21126).
     """
 
     @abc.abstractmethod
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return the residuals of sites 0..L, (N,) each, in the loss's unit.
+        """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
-        They are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k), and V_φ(h_L) − ℓ at site L: signed, one per sample, not averaged.
-        inputs.generator draws ξ; inputs.gradients are given.
+        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the
+        loss. They are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
+        available.
         """
 
 
 class NoFeedback(nn.Module):
-    """An empty feedback state, for methods without feedback."""
+    """Empty feedback state, for methods without feedback."""
 
 
 class FixedMatrices(nn.Module):
-    """Feedback matrices B_1..B_L that never learn, stored as buffers named B_01, B_02, …"""
+    """Feedback matrices B_1..B_L that never learn.
+
+    The matrices are buffers with the names B_01, B_02, …
+    """
 
     def __init__(self, matrices: Sequence[Tensor]):
         super().__init__()
@@ -344,16 +371,28 @@ class FixedMatrices(nn.Module):
             self.register_buffer(f"B_{index:02d}", matrix)
 
     def matrix(self, block: int) -> Tensor:
-        """Return B_block for block 1..L: (D_l, C) for direct feedback, (D_l, D_{l−1}) for fa.
+        """Return the matrix B_l of block l = `block`, 1..L.
 
-        The number is that of the site at the block's output, so that B_l and c_l of direct feedback have the same l. Raises
-        AttributeError if there is no such matrix.
+        The shape is (D_l, C) for direct feedback and (D_l, D_{l−1}) for fa. The index l is the site at the block's output, so
+        B_l and c_l of direct feedback have the same index.
+
+        Raises:
+            AttributeError: there is no such matrix.
         """
         return getattr(self, f"B_{block:02d}")
 
 
 def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]) -> None:
-    """Raise PluginError with method, site and both shapes if a credit does not fit its state."""
+    """Check that the credits have the shapes of the states.
+
+    Args:
+        name: name of the method, for the error message.
+        credits: credits of sites 0..L.
+        hidden: states h_0..h_L.
+
+    Raises:
+        PluginError: the number of credits or the shape of a credit is wrong. The message contains method, site and both shapes.
+    """
     if len(credits) != len(hidden):
         raise PluginError(
             f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"

@@ -1,4 +1,4 @@
-"""bp: backpropagation, the reference every other credit is compared with."""
+"""Method bp: backpropagation, the reference for all other methods."""
 
 from __future__ import annotations
 
@@ -30,16 +30,20 @@ class Backpropagation(Method):
         exact_sites="all",
         feedback="none: the transposed Jacobians of the network itself",
         properties=("exact",),
-        credit_scale_source="nothing is normalised: it trains end to end on the mean cross entropy",
+        credit_scale_source="no credit is normalised, because bp trains end to end on the mean cross entropy",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return the given g_0..g_L, each of its state's shape; raises PluginError if they are missing."""
+        """Return the exact gradients g_0..g_L, in the shapes of the states.
+
+        Raises:
+            PluginError: the inputs do not contain gradients.
+        """
         if inputs.gradients is None:
-            raise PluginError("method 'bp': its credit is the exact gradient, so CreditInputs.gradients must be given")
+            raise PluginError("method 'bp' needs CreditInputs.gradients, because its credit is the exact gradient")
         return list(inputs.gradients)
 
 

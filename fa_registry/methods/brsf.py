@@ -1,6 +1,6 @@
-"""brsf: batchwise random-magnitude sign-concordant feedback.
+"""Method brsf: batchwise random-magnitude sign-concordant feedback.
 
-Signs come from the weights; magnitudes are redrawn after every update.
+The signs are those of the weights. New magnitudes are drawn after every update of the weights.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so that B has the same second moment as in weight_fa; the scale is chosen here",
-            "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
-            "the saved and measured M is the one drawn for the next batch, which no step has used yet",
+            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
+            "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
+            "the saved and measured M was drawn for the next batch, so no step has used it yet",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
@@ -51,7 +51,7 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         feedback="M (out, in) of every layer with independent entries N(0, 1/out), redrawn after every update of the weights",
         properties=("feedback_follows_sign", "transposed_weights_give_bp"),
         needs_autograd=True,
-        credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
+        credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -1,6 +1,6 @@
-"""credit_bridge: a value net V_φ predicts the loss by a recursion over sites.
+"""Method credit_bridge: a value network V_φ predicts the loss at every site.
 
-The credit is the gradient of V_φ.
+V_φ satisfies a recursion over sites. The credit is the gradient of V_φ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ PAPER = "arXiv 2606.21126"
 
 
 class ValueState(nn.Module):
-    """V_φ, its moving average V̄, the matrices of the warm-up, and the completed share of the training."""
+    """Feedback state of credit_bridge.
+
+    It contains V_φ, its moving average V̄, the matrices for the warm-up, and the progress of the training.
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -54,19 +57,21 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         "+ w mean r_L² ‖∂V_φ/∂h_L − g_L‖²; softmin_l = −λ_b log mean_k exp(−V̄(h_{l+1} + σξ_k, t_{l+1}, s)/λ_b), "
         "ξ_k ~ N(0, I); V̄ ← ema V̄ + (1 − ema) V_φ after every step",
         deviations=(
-            "re-implemented from its description, because no code of the source was available. GELU; t enters as sin and cos of t "
-            "and of t/100; φ learns under the network's optimiser, rate and decay, also during the warm-up",
-            "a state is divided by its site's root mean square in the previous step (a buffer), and gradients are matched in units "
-            "of that of site L; on the toy LQ task it is about 1. With h itself and growing states, g_L is too small to be matched",
-            "s is multiplied by 10 (condition_scale), which speeds up the beginning on the toy LQ task",
-            "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). The mean is the same, because "
-            "batches are shuffled, at a quarter of the cost",
-            "the first step after the warm-up still has DFA's credit, because the progress is stored after a step",
+            "re-implemented from its description, because no code of the source was available. The activation is GELU. The "
+            "inputs for t are sin and cos of t and of t/100. φ learns with the network's optimiser, learning rate and weight "
+            "decay, also in the warm-up",
+            "a state is divided by the root mean square of its site in the previous step (a buffer). Gradients are matched in "
+            "units of the root mean square of site L, which is about 1 on the toy LQ task. Without this division, g_L would be "
+            "too small to be matched when states grow",
+            "s is multiplied by 10 (condition_scale), which speeds up the beginning of training on the toy LQ task",
+            "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). Because batches are shuffled, "
+            "the mean is the same, at a quarter of the cost",
+            "the first step after the warm-up still uses DFA's credit, because the progress is stored at the end of a step",
             _bridge.ONE_NET,
-            "with s = e, ℓ = ½‖s‖² on the toy LQ task is a function of s alone: fitting the value requires no gradient in h, which "
-            "conflicts with the gradient matching. s = y (conditioning=target) has no such conflict",
-            "tried on the toy LQ task without a clear gain: 16 time features or t itself, SiLU, a rate of 3e-3; tanh and the mean "
-            "over features in the gradient matching were worse",
+            "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit it without a gradient in h, "
+            "which conflicts with the gradient matching. With s = y (conditioning=target), there is no such conflict",
+            "on the toy LQ task, 16 time features, t itself, SiLU and a learning rate of 3e-3 gave no clear gain; tanh, and the "
+            "mean over features in the gradient matching, were worse",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -74,14 +79,16 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         feedback="weights and biases of V_φ ~ U(±1/√inputs), then learned; its moving average; DFA's B_l ~ N(0, 1/C), fixed",
         options={
             "conditioning": _bridge.conditioning_option("error", f"{PAPER}: s = sg(e)"),
-            "condition_scale": Option(10.0, "factor applied to s before the net", "chosen here", above=0),
+            "condition_scale": Option(10.0, "factor applied to s before the network", "chosen here", above=0),
             "temperature": Option(0.1, "λ_b of the softmin", PAPER, above=0),
             "noise": Option(0.1, "σ, standard deviation of the noise on h_{l+1}", PAPER, least=0),
-            "draws": Option(8, "K, noise draws per softmin", PAPER, least=1),
-            "ema": Option(0.995, "share of V̄ that is kept in a step", PAPER, least=0),
-            "warmup": Option(0.2, "share of the training under DFA's credit", PAPER, least=0),
-            "gradient_weight": Option(1.0, "w of the terminal gradient matching", PAPER, least=0),
-            "thinning": Option(4, "a sample trains the recursion at every thinning-th site", "chosen here", least=1),
+            "draws": Option(8, "K, number of noise draws per softmin", PAPER, least=1),
+            "ema": Option(0.995, "fraction of V̄ that is kept in every step", PAPER, least=0),
+            "warmup": Option(0.2, "fraction of the training that uses DFA's credit", PAPER, least=0),
+            "gradient_weight": Option(1.0, "w, weight of the terminal gradient matching", PAPER, least=0),
+            "thinning": Option(
+                4, "n: every sample trains the recursion only at every n-th site", "chosen here", least=1
+            ),
         },
         properties=("feedback_learns",),
         learned=True,
@@ -93,10 +100,10 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return ValueState(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l), or dfa's credit during warm-up.
+        """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l).
 
-        V predicts the loss, not its negative, so that its gradient is a credit in gradient sign. A perfect V gives
-        backpropagation (tests/methods/test_credit_bridge.py).
+        During warm-up, the credit is that of dfa. V predicts the loss, not its negative, so the gradient of V is a credit with
+        the sign of a gradient. A perfect V gives backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
@@ -107,9 +114,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         return [torch.where(warming, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return the recursion loss + the terminal value loss + w times the terminal gradient loss.
+        """Compute the loss of V_φ.
 
-        Each is a mean over rows.
+        The loss is recursion loss + terminal value loss + w · terminal gradient loss. Each of the three losses is a mean over rows.
         """
         # every sample must train at least one site, also if there are fewer blocks than `thinning`
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
@@ -137,9 +144,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
-    """Return V_φ(h_l) − sg softmin_l, (rows,), of the sites l < L, concatenated.
+    """Compute V_φ(h_l) − sg softmin_l for all sites l < L, concatenated to (rows,).
 
-    Each site contributes the samples i with i ≡ l modulo `thinning`.
+    Site l contributes only the samples i with i ≡ l modulo `thinning`.
     """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
@@ -156,7 +163,7 @@ def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int)
 def _softmin(
     feedback: ValueState, states: Tensor, times: Tensor, signal: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Return −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) of every row, (R,)."""
+    """Compute −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) for every row, (R,)."""
     draws, temperature = feedback.options["draws"], feedback.options["temperature"]
     noise = torch.randn(draws, *states.shape, generator=generator, device=states.device, dtype=states.dtype)
     near = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
@@ -165,7 +172,7 @@ def _softmin(
 
 
 def _top_value(feedback: ValueState, inputs: CreditInputs, top: Tensor) -> Tensor:
-    """Return V_φ(h_L, 1, s), (N,)."""
+    """Compute V_φ(h_L, 1, s), (N,)."""
     return feedback.value(top, top.new_ones(len(top)), feedback.value.conditioning_signal(inputs))
 
 

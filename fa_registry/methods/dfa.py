@@ -1,4 +1,7 @@
-"""dfa: direct feedback alignment. The output error is projected straight to every block."""
+"""Method dfa: direct feedback alignment.
+
+Fixed random matrices project the output error directly to every block.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from fa_registry.records import Scalar
 
 
 def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMatrices:
-    """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 (D_0, C) if site 0 is not as wide as site 1.
+    """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
 
-    B_00 is drawn last.
+    If site 0 and site 1 have different widths, a matrix B_00 (D_0, C) for site 0 is drawn last.
     """
     scale = shape.classes**-0.5
     widths = list(shape.sites[1:])
@@ -26,7 +29,10 @@ def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMat
 
 
 def direct_credits(feedback: FixedMatrices, rows: Tensor, hidden: Sequence[Tensor]) -> list[Tensor]:
-    """Return rows (N, C) multiplied by the matrix of every site 0..L; site 0 uses B_1 if there is no B_00."""
+    """Multiply rows (N, C) by the matrix of every site 0..L.
+
+    Site 0 uses B_1 if there is no B_00.
+    """
     first = 0 if hasattr(feedback, "B_00") else 1
     return [rows @ feedback.matrix(max(site, first)).T for site in range(len(hidden))]  # each (batch, hidden)
 
@@ -56,11 +62,14 @@ class DirectFeedbackAlignment(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 if the embedding is not as wide as block 1."""
+        """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
+
+        If the embedding and block 1 have different widths, a matrix B_00 for site 0 is also drawn.
+        """
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = e B_lᵀ, (N, D_l), with e (N, C) the error of the summed loss.
+        """Compute c_l = e B_lᵀ, (N, D_l), where e (N, C) is the error of the summed loss.
 
         Site 0 uses B_1 if there is no B_00.
         """

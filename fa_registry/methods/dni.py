@@ -1,6 +1,6 @@
-"""dni: decoupled neural interfaces. A net at every site predicts the gradient.
+"""Method dni: decoupled neural interfaces.
 
-Its input is the state alone or the state and the label.
+At every site, a network predicts the gradient from the state, or from the state and the label.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 
 
 class SyntheticGradients(nn.Module):
-    """The nets M_0..M_{L-1}, from h_l (and onehot(y)) to ĝ_l."""
+    """Networks M_0..M_{L-1}; M_l predicts the gradient g_l.
+
+    The input of M_l is h_l, optionally with onehot(y).
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -33,7 +36,7 @@ class SyntheticGradients(nn.Module):
                 net[-1].bias.mul_(FIRST_GUESS)
 
     def predict(self, inputs: CreditInputs) -> list[Tensor]:
-        """Return ĝ_0..ĝ_{L-1}."""
+        """Compute the predicted gradients ĝ_0..ĝ_{L-1}."""
         seen = [inputs.onehot] if self.sees_label else []
         states = [nn.functional.layer_norm(state, state.shape[1:]) for state in inputs.hidden[:-1]]
         return [net(torch.cat([state, *seen], dim=1)) for net, state in zip(self.nets, states, strict=True)]
@@ -53,17 +56,19 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         equations="c_l = ĝ_l = M_l(LN(h_l), onehot(y)) for l < L, c_L = g_L; target t_l = ĝ_{l+1} J_{l+1} (constant), ĝ_L = g_L, "
         "J_{l+1} = ∂h_{l+1}/∂h_l; loss Σ_l Σ_i ‖ĝ_l − t_l‖² / Σ_i ‖t_l‖²",
         deviations=(
-            "a net at every site of the residual stream, each bootstrapped from the next; the source also places them sparsely",
-            "each site's squared error is divided by that of predicting zero over the batch: gradients shrink a thousandfold while "
-            "training and the plain error with them; the source regresses on the raw gradient",
-            "M_l is linear, the simplest of the source's, on the state without its mean and scale (LayerNorm without weights, "
-            "where the source has BatchNorm inside M_l): a hidden layer of 256 learns too slowly for a hundred epochs of digits",
-            "its last layer starts at a hundredth of the default draw; in the source at zero, which leaves no credit to measure",
+            "there is a network at every site of the residual stream, with a target from the prediction at the next site; the "
+            "source also uses fewer networks",
+            "the squared error of a site is divided by the squared error of predicting zero over the batch, because gradients and "
+            "their errors shrink a thousandfold during training; the source regresses on the raw gradient",
+            "M_l is linear, the simplest form in the source, because a hidden layer of 256 learns too slowly for a hundred epochs "
+            "of digits. Its input is the state after a LayerNorm without weights; the source has BatchNorm inside M_l",
+            "the last layer of M_l starts at 0.01 times the default weights; in the source it starts at zero, which would leave no "
+            "credit to measure",
             "M_l learns at the recipe's rate, 1e-3; the source uses 3e-5 over half a million steps",
-            "all blocks wait for the forward pass of the whole network: the credit is decoupled, the schedule is not",
+            "all blocks wait for the forward pass of the complete network: the credit is decoupled, but the schedule is not",
         ),
         architectures=("resmlp", "mlp", "linear_lq", "student_net"),
-        unsupported="a synthetic gradient is a row of features predicted from a row, so states must be (samples, features)",
+        unsupported="M_l maps a row of features to a row of features, so states must have the shape (samples, features)",
         gamma_reference="bp",
         exact_sites="last",
         feedback="M_0..M_{L-1}: weights and biases U(±1/√fan_in), those of the last layer times 0.01; learned",
@@ -71,27 +76,31 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         learned=True,
         options={
             "conditioning": Option(
-                "label", "input of M_l besides h_l", "cDNI of the source, its best variant", choices=("label", "none")
+                "label", "input of M_l besides h_l", "cDNI, the best variant in the source", choices=("label", "none")
             ),
             "hidden": Option(
-                0, "width of M_l's hidden layer; 0: M_l is linear", "one of the source's; chosen here", least=0
+                0,
+                "width of M_l's hidden layer; 0: M_l is linear",
+                "one of the sizes in the source; chosen here",
+                least=0,
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; here it is not changed",
+        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss without normalisation, as is done here",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return SyntheticGradients(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
+        """Compute c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
         return [*feedback.predict(inputs), inputs.output_gradient]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ_l of the squared error divided by the target's square.
+        """Compute the sum over sites of the relative squared prediction error.
 
-        The targets are not on the graph, because autograd.grad returns them detached.
+        At each site, the squared error is divided by the squared target. The targets are not on the graph, because
+        autograd.grad returns detached tensors.
         """
         predictions = feedback.predict(inputs)
         above = [*predictions[1:], inputs.output_gradient]

@@ -1,6 +1,6 @@
-"""drtp: direct random target projection.
+"""Method drtp: direct random target projection.
 
-The label is projected to every block, so no block waits for the output.
+Fixed random matrices project the label to every block, so no block waits for the output.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class DirectRandomTargetProjection(Method):
   author={Frenkel, Charlotte and Lefebvre, Martin and Bol, David},
   journal={Frontiers in Neuroscience}, volume={15}, pages={629892}, year={2021}
 }""",
-        equations="c_l = onehot(y) B_lᵀ, B_l (D_l, C) with entries N(0, 1/C): the credit depends on the class of a sample alone",
+        equations="c_l = onehot(y) B_lᵀ, B_l (D_l, C) with entries N(0, 1/C): the credit depends only on the class of a sample",
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "B_l ~ N(0, 1/C), as in dfa; the published code draws Kaiming-uniform",
-            "the target enters as the gradient with a plus sign, as in the published code, although it replaces −e, which falls "
-            "where the class is right; B_l and −B_l are equally likely, so the sign of the rule is a convention",
-            "a residual stream does not saturate, unlike the source's tanh layers: the credit never vanishes, nothing stops the "
-            "states from growing, and on resmlp under the paper's recipe the run stays at chance",
+            "the target replaces the error with a plus sign, as in the published code, although it resembles −e (both are largest "
+            "for the true class). B_l and −B_l are equally likely, so the sign of the rule is a convention",
+            "unlike the tanh layers of the source, a residual stream does not saturate. The credit never vanishes, the states grow "
+            "without limit, and on resmlp with the paper's recipe the accuracy stays at chance",
             "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), it has a separate "
             "matrix B_0",
             "regression targets are projected unchanged; the source has classes only",
@@ -46,7 +46,10 @@ class DirectRandomTargetProjection(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 if the embedding is not as wide as block 1."""
+        """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
+
+        If the embedding and block 1 have different widths, a matrix B_00 for site 0 is also drawn.
+        """
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

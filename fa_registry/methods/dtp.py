@@ -1,4 +1,7 @@
-"""dtp: difference target propagation. Targets travel down through learned inverses of the blocks."""
+"""Method dtp: difference target propagation.
+
+Learned inverses of the blocks propagate targets from the output to the input.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from fa_registry.records import Option, Scalar
 
 
 class Inverses(nn.Module):
-    """inv_1..inv_L: one perceptron each, plus a skip if `skip` is set and the two widths agree."""
+    """Learned inverses inv_1..inv_L of the blocks, one perceptron per block.
+
+    If the option `skip` is set, an inverse has a skip if its input and output have the same width.
+    """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
@@ -24,7 +30,7 @@ class Inverses(nn.Module):
         self.nets = nn.ModuleList(perceptron((above, hidden, below), generator) for above, below in sizes)
 
     def invert(self, block: int, state: Tensor) -> Tensor:
-        """Return inv_block(state), for block 1..L: (batch, D_block) -> (batch, D_{block-1})."""
+        """Compute inv_block(state) for block 1..L: (N, D_block) → (N, D_{block−1})."""
         guess = self.nets[block - 1](state)
         return state + guess if self.skip and state.shape == guess.shape else guess
 
@@ -44,15 +50,16 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         "h̃_{l-1} = h_{l-1} + σξ, F_l block l's map, skip included. An exact inverse gives c_{l-1} = c_l (∂F_l/∂h)⁻ᵀ: Gauss–Newton, "
         "not the gradient",
         deviations=(
-            "the credit is h_l − t_l divided by η̂, so that it has the scale of g_l; the descent direction is the same",
-            "η̂ = 1 for the gradient of the sum over samples, per sample; the source tunes it. With η̂ = 0.1, cancellation costs one "
-            "decimal place",
+            "the credit is h_l − t_l divided by η̂, so it has the scale of g_l; the descent direction is the same",
+            "η̂ = 1, as a factor of one sample's gradient of the summed loss; the source tunes η̂. With η̂ = 0.1, cancellation would "
+            "cost one decimal digit",
             "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh",
-            "σ = 0.3 in units of the states, which start at about one and grow",
-            "inverses and network learn in one step, both from the weights before it; the source updates the inverses first",
+            "σ = 0.3 in units of the states, whose size is about one at the start and grows",
+            "inverses and network are updated in the same step, from the weights before the step; the source updates the inverses "
+            "first",
         ),
         architectures=("resmlp", "mlp", "linear_lq", "student_net"),
-        unsupported="an inverse is a net from one row of features to another, so states must be (samples, features)",
+        unsupported="an inverse maps a row of features to a row of features, so states must have the shape (samples, features)",
         gamma_reference="gauss_newton",
         exact_sites="last",
         feedback="inv_1..inv_L with weights and biases U(±1/√fan_in), learned",
@@ -60,20 +67,26 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         learned=True,
         options={
             "target_step": Option(1.0, "η̂, distance of the top target along −g_L", "chosen here", above=0),
-            "sigma": Option(0.3, "σ, noise on the states an inverse learns from", "chosen here", least=0),
+            "sigma": Option(
+                0.3,
+                "σ, standard deviation of the noise on the states from which an inverse learns",
+                "chosen here",
+                least=0,
+            ),
             "hidden": Option(256, "width of the inverse's hidden layer", "chosen here", least=1),
-            "skip": Option(False, "inv_l(h) = h + net(h) if the two widths agree", "chosen here"),
+            "skip": Option(False, "inv_l(h) = h + net(h) if input and output have the same width", "chosen here"),
         },
-        credit_scale_source="Lee et al. 2015 normalise nothing and tune η̂, which a 1/N would be part of",
+        credit_scale_source="Lee et al. 2015 do not normalise the credit; they tune η̂, which would include a factor 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return Inverses(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂, each of its state's shape.
+        """Compute c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂.
 
-        (State − target)/η̂ has the gradient's sign and scale for every η̂ (tests/methods/test_dtp.py).
+        The code computes the credits from site L down to site 0. Each credit has the shape of its state. (State − target)/η̂
+        has the sign and scale of the gradient for every η̂ (tests/methods/test_dtp.py).
         """
         credits, reach = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
@@ -84,9 +97,9 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         return credits[::-1]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
+        """Compute the loss of the inverses, Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
 
-        The noise trains the inverse also in directions that no sample covers but a target may.
+        h̃ is h_{l−1} plus noise. The noise also trains the inverse in directions that occur in targets but not in samples.
         """
         total = inputs.output_gradient.new_zeros(())
         for index, block in enumerate(inputs.network.blocks, start=1):

@@ -1,6 +1,7 @@
-"""ep: equilibrium propagation on a predictive-coding energy.
+"""Method ep: equilibrium propagation on a predictive-coding energy.
 
-It contrasts a free and a weakly nudged phase: either the energy's parameter gradient, as in the source, or the states.
+The method contrasts a free phase with a weakly nudged phase. The contrast is that of the energy's parameter gradient, as in the
+source, or that of the states.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ PARAMETER, STATE = CONTRASTS = ("parameter", "state")
 
 
 class Nudged(nn.Module):
-    """A feedback state without tensors: the contrast, β and the length of the relaxation."""
+    """Feedback state without tensors; it stores the options of the relaxation.
+
+    The options are the contrast, β, the number of steps and the step size.
+    """
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -50,21 +54,22 @@ class EquilibriumPropagation(Method, HasOwnStates):
         deviations=(
             "the energy is that of predictive coding on the feed-forward network, so the free phase is the forward pass; the "
             "source relaxes a Hopfield energy with symmetric weights twice",
-            "a credit is normalised per sample (credit_norm), which removes the length of ε_l^β/β; the source's contrast keeps it",
-            "the head learns from the exact cross entropy at the forward pass's h_L, as in every method; the source's contrast "
-            "evaluates it at h_L^β",
-            "contrast=state updates the block's weights by the displacement, at the forward pass's states; that is not a contrast "
-            "of ∂E/∂θ. Its Γ compares the credit with P_l g_l and stays below one at rest (gauss_newton)",
+            "a credit is normalised per sample (credit_norm), which removes the length of ε_l^β/β; the contrast of the source "
+            "keeps this length",
+            "the head learns from the exact cross entropy at h_L of the forward pass, as in every method; the source evaluates the "
+            "cross entropy at h_L^β",
+            "contrast=state updates the weights of a block with the displacement, at the states of the forward pass; this is not a "
+            "contrast of ∂E/∂θ. At rest, its Γ is the cosine of P_l g_l with g_l, which is below one (gauss_newton)",
             "every state relaxes, including h_0; if h_0 is the input itself (mlp), the source clamps it",
-            "step size η = 0.1: descent is stable below 2/(1 + ‖J‖)², at 0.2 the states of resmlp explode within 24 epochs of "
-            "digits; after 20 steps the lower sites are still far from rest",
-            "process noise of a block is off while states relax",
+            "the step size is η = 0.1, because descent is stable below 2/(1 + ‖J‖)², and at 0.2 the states of resmlp explode "
+            "within 24 epochs of digits. After 20 steps, the lower sites are still far from rest",
+            "the process noise of a block is switched off while states relax",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="none: the network's own energy",
+        feedback="none: the energy is a function of the network",
         properties=("prediction_errors_give_bp", "approaches_bp"),
         options={
             "contrast": Option(
@@ -89,9 +94,10 @@ class EquilibriumPropagation(Method, HasOwnStates):
         return self.credits_and_states(feedback, inputs)[0]
 
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Return c_l of the nudged phase, each of its state's shape, and the states at which the blocks learn.
+        """Compute the credits and the states at which the blocks learn.
 
-        Parameter contrast: c_l = −ε_l/β at h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β at the states of the forward pass.
+        Parameter contrast: c_l = −ε_l/β, at the nudged states h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β, at the states
+        h_l^0 of the forward pass. Each credit has the shape of its state.
         """
         # The states relax *down* the loss, so the shift points against the gradient and the minus sign reverses it. As β → 0 the
         # first form is g_l itself, and a step is the contrast of the energy's gradients: tests/methods/test_ep.py.

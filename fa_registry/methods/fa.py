@@ -1,4 +1,7 @@
-"""fa: block feedback alignment. A fixed random matrix replaces each block Jacobian, with its skip."""
+"""Method fa: block feedback alignment.
+
+A fixed random matrix replaces the Jacobian of each block, including its skip.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ class BlockFeedbackAlignment(Method):
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published code reports Γ one site too early; here it is reported at the site itself",
-            "tokens: below site L the credit is one row per sample, that of the position average (c_L summed over positions)",
+            "the published code reports Γ with the gradient of the previous site; here Γ uses the gradient of the credit's site",
+            "tokens: below site L, the credit is one row per sample: that of the position average (c_L summed over positions)",
             "maps: c_L is the gradient of their average, also if a third-party head reads more than the average",
         ),
         architectures=("any",),
@@ -43,16 +46,19 @@ class BlockFeedbackAlignment(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return B_1..B_L, B_l (D_l, D_{l−1}) ~ N(0, 1/D_l), so that an error keeps its expected norm."""
+        """Draw the matrices B_l (D_l, D_{l−1}) ~ N(0, 1/D_l) for blocks 1..L.
+
+        With this variance, the backward pass preserves the expected norm of an error.
+        """
         sizes = zip(shape.sites[1:], shape.sites[:-1], strict=True)
         return FixedMatrices([torch.randn(above, below, generator=generator) / above**0.5 for above, below in sizes])
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_L = g_L and below it c_{l−1} = c_l B_l, (N, D_{l−1}).
+        """Compute c_L = g_L and, for lower sites, c_{l−1} = c_l B_l, (N, D_{l−1}).
 
-        For maps (N, D, H, W), c_L is the gradient of their average, (N, D). The head of small_resnet reads the average of P
-        positions, and each position's gradient is 1/P of that of the average. The root mean square over a whole map would also
-        be P times smaller, and ε would be P times too large in comparison.
+        For maps (N, D, H, W), c_L is the gradient of the average over positions, (N, D). The head of small_resnet reads the
+        average over P positions, so the gradient at each position is 1/P of the gradient of the average. The root mean square
+        over a complete map would also be P times smaller, and ε would be P times too large in comparison.
         """
         # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
         # With an index error of one this would no longer be dfa with the composed matrix (tests/methods/test_fa.py).

@@ -1,6 +1,6 @@
-"""forward_forward: each block learns to distinguish images with a true and with a wrong label.
+"""Method forward_forward: each block learns to distinguish true and wrong labels.
 
-A block should be active with the true label and quiet with a wrong one. The label is written into the image.
+The label is written into the image. The activity of a block should be high for the true label and low for a wrong label.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fa_registry.terminal_loss import is_regression
 
 
 def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
-    """Return h_0..h_L of these images with the network's current weights."""
+    """Compute the states h_0..h_L for the images, with the network's current weights."""
     states = [network.embed(images)]
     for block in network.blocks:
         states.append(network.step(states[-1], block(states[-1])))
@@ -28,7 +28,7 @@ def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
 class ForwardForward(Method):
     card = MethodCard(
         name="forward_forward",
-        rule="c_l is the gradient of block l's own loss on its goodness: high under the true label, low under a wrong one",
+        rule="c_l is the gradient of a local loss on the goodness of block l: high for the true label, low for a wrong label",
         citation="Hinton 2022",
         bibtex="""@article{hinton2022forward,
   title={The forward-forward algorithm: some preliminary investigations},
@@ -38,31 +38,35 @@ class ForwardForward(Method):
         equations="G(h) = mean_d h_d²; ℓ_l = softplus(θ − G(h_l⁺)) + softplus(G(h_l⁻) − θ), h⁺ from x with y written into its "
         "first C pixels, h⁻ with y′; c_l = ∂ℓ_l/∂h_l⁺ + ∂ℓ_l/∂h_l⁻ = (2/D)(σ(G⁻ − θ) h_l⁻ − σ(θ − G⁺) h_l⁺)",
         deviations=(
-            "the presynaptic side is the clean pass, without a label: the credits of both passes are added at its states, so a "
-            "block learns from their difference on inputs it did not process; in the source each pass trains on its own states",
-            "y′ is the wrong class with the highest probability in the clean pass; the source samples it by that probability",
-            "label pixels are 1 for the class shown and 0 for the others, in units of the standardised image",
+            "a block learns at the states of the clean pass, which has no label, with the sum of the credits of both passes. It "
+            "therefore learns from the difference of two passes, on inputs of a third pass. In the source, each pass trains the "
+            "block at the states of that pass",
+            "y′ is the wrong class with the highest probability in the clean pass; the source samples y′ with these probabilities",
+            "label pixels are 1 for the written class and 0 for the other classes, in units of the standardised image",
             "goodness is the mean square of the residual stream after block l, not of a layer's activations",
-            "a block's input is not normalised to hide its goodness from the next block, except by the architecture's LayerNorm",
-            "the head predicts from the top state of the clean pass and is trained by the exact cross entropy. The source's fast "
-            "linear classifier reads all hidden layers except the first. Goodness itself is never used to classify",
-            "θ = 1; in the source goodness is a sum of squares and θ the number of units, which is 1 for the mean of squares",
+            "the input of a block is normalised only by the architecture's LayerNorm; the source normalises it, so that a block "
+            "cannot read the goodness of the previous block",
+            "the head predicts from the last state of the clean pass and learns from the exact cross entropy. In the source, a "
+            "fast linear classifier reads all hidden layers except the first. Goodness is never used to classify",
+            "θ = 1; in the source, goodness is a sum of squares and θ is the number of units, which is 1 for the mean of squares",
         ),
         architectures=("resmlp", "mlp"),
         unsupported="the source writes the label into pixels that fully connected layers read; a convolution or attention would "
-        "need another way to show it everywhere",
+        "need another way to provide the label at all positions",
         gamma_reference="informational",
         exact_sites="none",
-        feedback="none: two more forward passes",
+        feedback="none: the method needs two more forward passes",
         properties=("credit_ignores_blocks_above",),
         options={
-            "threshold": Option(1.0, "θ, the goodness to pass", "Hinton 2022: number of units, of a sum", above=0)
+            "threshold": Option(
+                1.0, "θ, threshold of the goodness", "Hinton 2022: number of units, for a sum of squares", above=0
+            )
         },
         credit_scale_source="Hinton 2022: the goodness of one sample and its gradient; no loss over the batch is differentiated",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        """Return a module without tensors that stores θ.
+        """Return a module without tensors that stores the threshold θ.
 
         Raises:
             UsageError: an image has fewer pixels than there are classes.
@@ -78,13 +82,13 @@ class ForwardForward(Method):
         return module
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the loss ℓ of site l, (N, D_l).
+        """Compute c_l = ∂ℓ_l/∂h⁺ + ∂ℓ_l/∂h⁻, (N, D_l), of the local losses ℓ_l.
 
         Raises:
             UsageError: the targets are values, not classes.
         """
         if is_regression(inputs.labels):
-            raise UsageError("method 'forward_forward' needs class labels; the data set's targets are values")
+            raise UsageError("method 'forward_forward' needs class labels, but the targets of the data set are values")
         positive, negative = inputs.onehot, hardest_wrong(inputs)
         shown = [with_label(inputs.images, rows) for rows in (positive, negative)]
         states = states_of(inputs.network, torch.cat(shown))  # each (2 batch, hidden)
@@ -92,7 +96,10 @@ class ForwardForward(Method):
 
 
 def hardest_wrong(inputs: CreditInputs) -> Tensor:
-    """Return one-hot rows (N, C) of the wrong class with the highest probability in the clean pass."""
+    """Return the most probable wrong class of every sample as one-hot rows, (N, C).
+
+    The probabilities are those of the forward pass without a label in the image.
+    """
     probable = inputs.error + inputs.onehot
     wrong = (probable - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
     # one_hot would copy the classes to the host to check them
@@ -100,13 +107,19 @@ def hardest_wrong(inputs: CreditInputs) -> Tensor:
 
 
 def with_label(images: Tensor, rows: Tensor) -> Tensor:
-    """Return the images (N, …) with `rows` (N, C) in place of their first C pixels."""
+    """Return images (N, …) whose first C pixels are replaced by `rows` (N, C)."""
     pixels = images.flatten(1)
     return torch.cat([rows, pixels[:, rows.shape[1] :]], dim=1).reshape(images.shape)
 
 
 def local_slope(positive: Tensor, negative: Tensor, threshold: float) -> Tensor:
-    """Return ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the states (N, D) of both passes."""
+    """Compute ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of the local loss ℓ.
+
+    Args:
+        positive: states h⁺ with the true label, (N, D).
+        negative: states h⁻ with a wrong label, (N, D).
+        threshold: θ.
+    """
     active, quiet = (state.square().mean(dim=1, keepdim=True) for state in (positive, negative))  # goodness (batch, 1)
     push = (quiet - threshold).sigmoid() * negative - (threshold - active).sigmoid() * positive
     return push * (2 / positive.shape[1])

@@ -1,6 +1,6 @@
-"""frsf: fixed random-magnitude sign-concordant feedback.
+"""Method frsf: fixed random-magnitude sign-concordant feedback.
 
-Signs come from the weights; magnitudes are drawn once.
+The signs are those of the weights. The magnitudes are drawn once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
         bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so that B has the same second moment as in weight_fa; the scale is chosen here",
-            "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
+            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
+            "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
@@ -41,7 +41,7 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
         feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; the signs are those of the weights",
         properties=("feedback_fixed", "feedback_follows_sign", "transposed_weights_give_bp"),
         needs_autograd=True,
-        credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
+        credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

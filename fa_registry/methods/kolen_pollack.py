@@ -1,4 +1,7 @@
-"""kolen_pollack: feedback has the same updates and decay as the weights, so they converge."""
+"""Method kolen_pollack: feedback has the same updates and decay as the weights.
+
+Therefore feedback and weights converge to each other.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         + AKROUT_2019,
         equations="dx = dy B back; W ← (1 − ηλ) W − η u, B ← (1 − ηλ) B − η u with u = u(∇W), so W − B ← (1 − ηλ)(W − B)",
         deviations=(
-            "B has W's orientation (out, in), so that it receives W's update itself and not its transpose",
+            "B has the orientation of W, (out, in), so B receives the update of W and not its transpose",
             "u is AdamW's step on ∇W; B has separate moments, which equal those of W; the sources use SGD",
-            "λ is the recipe's weight decay 0.01: at its learning rate W − B shrinks by a fraction of 1e-5 per step, and B aligns "
-            "by the updates it shares with W rather than by the decay",
+            "λ is the weight decay of the recipe, 0.01. With the learning rate of the recipe, W − B shrinks by a fraction of 1e-5 "
+            "per step. B therefore aligns because of the common updates rather than the decay",
             "∇W includes everything that W learns from: the normalised credit, and the residual penalty if there is one",
             "if a control keeps a layer fixed, its B stays fixed too",
             "B starts at N(0, 1/out), as in weight_fa",
@@ -52,16 +55,16 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N, the batch size divides the update alone",
+        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N; the batch size divides only the update",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return LayerMatrices(gaussian(shape, generator), learn=True)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return Σ <B, ∇W> over the layers that learn.
+        """Compute Σ <B, ∇W> over the layers that learn.
 
-        Its gradient at B is ∇W itself, so the optimiser makes the same step for B as for W.
+        The gradient of this loss with respect to B is ∇W, so the optimiser makes the same step for B as for W.
         """
         gradients = {name: inputs.network.get_submodule(name).weight.grad for name in feedback.layers}
         return sum(

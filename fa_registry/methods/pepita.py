@@ -1,6 +1,6 @@
-"""pepita: error-driven input modulation.
+"""Method pepita: error-driven input modulation.
 
-A second forward pass, on the input plus the projected error, replaces the backward pass.
+A second forward pass, with the projected error added to the input, replaces the backward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Projection(nn.Module):
-    """F (inputs, C), from an error row to an image."""
+    """Fixed matrix F (inputs, C), which maps an error to the shape of an input."""
 
     def __init__(self, matrix: Tensor):
         super().__init__()
@@ -38,20 +38,20 @@ class ErrorDrivenInputModulation(Method):
         equations="c_l = h_l(x) − h_l(x + F e), F (inputs, C) with entries U(±scale·√(6/inputs)); to first order "
         "c_l = −(∂h_l/∂x) F e",
         deviations=(
-            "the presynaptic side is the clean pass; the source's is the modulated one, x + F e",
+            "weights are updated at the states of the clean pass; in the source, at those of the modulated pass, x + F e",
             "the credit enters a block as its output's gradient, so the derivatives of the block's activations apply to it; the "
             "source multiplies it with the layer's input directly",
-            "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass there too",
+            "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass also for the head",
             "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
-            "with credit_norm=rms the size of F e cancels from the update, except for the curvature of the network; in the "
-            "source small errors make small updates",
-            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding",
+            "with credit_norm=rms, the size of F e changes the update only through the curvature of the network; in the source, "
+            "small errors lead to small updates",
+            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding errors",
             "no dropout; weight decay and rate are those of the registry's recipe; pixels are standardised as the data set's card "
             "describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
-        unsupported="the source modulates images before fully connected or convolutional layers; it gives no form for attention, "
-        "and a block with process noise would draw other noise in the second pass",
+        unsupported="the source modulates images before fully connected or convolutional layers and describes no form for "
+        "attention; a block with process noise would draw other noise in the second pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="F (inputs, C) with independent entries U(±0.05·√(6/inputs)), fixed",
@@ -59,7 +59,7 @@ class ErrorDrivenInputModulation(Method):
         options={
             "scale": Option(0.05, "F is drawn from U(±scale·√(6/inputs))", "published code, mean-zero F", above=0)
         },
-        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of a sample's two passes, the error in it without 1/N",
+        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of two passes of one sample, with an error without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -68,7 +68,7 @@ class ErrorDrivenInputModulation(Method):
         return Projection(torch.empty(inputs, shape.classes).uniform_(-bound, bound, generator=generator))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = h_l(x) − h_l(x + F e), of the state's shape."""
+        """Compute c_l = h_l(x) − h_l(x + F e), in the shape of the state."""
         # clean minus modulated, so that −c_l moves a state towards its value at x + F e: tests/methods/test_pepita.py
         shift = (inputs.error @ feedback.F.T).reshape(inputs.images.shape)  # (batch, classes) -> (batch, *image)
         modulated = states_of(inputs.network, inputs.images + shift)

@@ -1,4 +1,7 @@
-"""predictive_coding: states relax until prediction errors balance; the credit is the remaining error."""
+"""Method predictive_coding: states relax to a minimum of an energy.
+
+The energy contains the prediction errors and the loss. The credit is the negative of the remaining prediction error.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from fa_registry.records import Option, Scalar
 
 
 class Inference(nn.Module):
-    """A feedback state without tensors: the length and kind of the relaxation."""
+    """Feedback state without tensors; it stores the options of the relaxation."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
@@ -25,7 +28,7 @@ class Inference(nn.Module):
 class PredictiveCoding(Method):
     card = MethodCard(
         name="predictive_coding",
-        rule="c_l = −ε_l, the prediction errors once the states have relaxed with the loss in the energy",
+        rule="c_l = −ε_l, where ε_l is the prediction error after the states have relaxed on an energy with the loss",
         citation="Whittington & Bogacz 2017; fixed prediction: Millidge, Tschantz & Buckley 2022",
         bibtex="""@article{whittington2017approximation,
   title={An approximation of the error backpropagation algorithm in a predictive coding network with local Hebbian
@@ -42,22 +45,23 @@ class PredictiveCoding(Method):
         "h ← h − η ∂E/∂h, all sites at once, from the forward pass; c_l = −ε_l. At rest ε_L = −g_L(h) and ε_{l-1} = ε_l J_l: "
         "the gradient at the relaxed states. Fixed prediction: ε_l ← ε_l − η(ε_l − ε_{l+1} J_{l+1}), J and g_L of the forward pass",
         deviations=(
-            "the loss itself pulls the output; the source clamps it to the target, with a squared error",
+            "the energy contains the loss; the source clamps the output to the target, with a squared error",
             "every variance is one, and every state relaxes, including h_0; if h_0 is the input itself (mlp), the source "
             "clamps it",
-            "step size η = 0.05: descent is stable below 2/(1 + ‖J‖)², at 0.1 resmlp fails on digits after 12 epochs; after 20 "
-            "steps the lower sites are still far from rest, which credit_norm=rms corrects in length but not in direction",
-            "the credit updates the block's weights at the forward pass's states; the source uses the relaxed states",
-            "process noise of a block is off while states relax",
+            "the step size is η = 0.05, because descent is stable below 2/(1 + ‖J‖)², and at 0.1 resmlp fails on digits after 12 "
+            "epochs. After 20 steps, the lower sites are still far from rest; credit_norm=rms corrects the length of the credit "
+            "but not its direction",
+            "the credit updates the weights of a block at the states of the forward pass; the source uses the relaxed states",
+            "the process noise of a block is switched off while states relax",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="none: the network's own energy",
+        feedback="none: the energy is a function of the network",
         properties=("fixed_prediction_gives_bp", "approaches_bp"),
         options={
-            "steps": Option(20, "steps of the relaxation", "order of the source's; chosen here", least=1),
+            "steps": Option(20, "steps of the relaxation", "of the same order as in the source; chosen here", least=1),
             "step_size": Option(0.05, "step size of the descent on the energy", "chosen here", above=0),
             "fixed_prediction": Option(False, "keep predictions and Jacobians of the forward pass", "Millidge et al."),
         },
@@ -79,7 +83,7 @@ class PredictiveCoding(Method):
 def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
     """Return ε_0..ε_L after `steps` updates ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}).
 
-    The Jacobians and g_L are those of the forward pass.
+    The Jacobians, and the gradient g_L that replaces the term of site L+1, are those of the forward pass.
     """
     with torch.enable_grad():
         leaves = [state.detach().requires_grad_() for state in inputs.hidden[:-1]]

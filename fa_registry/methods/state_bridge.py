@@ -1,4 +1,7 @@
-"""state_bridge: a net predicts the last state from any state; the credit is the gradient of its loss."""
+"""Method state_bridge: a network predicts the last state from every state.
+
+The credit is the gradient of the loss of the predicted state.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         deviations=(
             "re-implemented from its description, because no code of the source was available; only the hidden layers' sizes are "
             "from the source",
-            "the embedding of t is sin and cos of t and of t/100; the net reads (h, embedding, s) as one row",
-            "G is a plain net, not h_l plus a net: on the toy LQ task an untrained G = h_l is already near the costate",
+            "the embedding of t is sin and cos of t and of t/100; the input of the network is the row (h, embedding, s)",
+            "G is a network without a skip from h_l, because on the toy LQ task an untrained G = h_l is already near the costate",
             "G is also evaluated at site L, as in the equation: c_L is not g_L, and no site is exact",
             _bridge.ONE_NET + "; G predicts the pooled h_L that the readout uses",
-            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns under the network's optimiser, rate and decay",
+            "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns with the network's optimiser, learning rate and weight decay",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -52,9 +55,9 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Return c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l).
+        """Compute c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l).
 
-        One pass of G covers the (L+1)·N rows of all sites.
+        One pass through G computes the (L+1)·N rows of all sites.
         """
         states, times, signal = all_sites(inputs, feedback.conditioning_signal(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
@@ -67,16 +70,19 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Return the mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
+        """Compute the mean of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε).
+
+        The mean is over sites and samples. The graph of the loss contains only the parameters ψ.
+        """
         predicted = feedback(*all_sites(inputs, feedback.conditioning_signal(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()
 
 
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows (R, D) as states with one position, in the layout (rows, tokens or maps) of `like`.
+    """Reshape rows (R, D) to states with one position, in the layout of `like`.
 
-    A readout that pools such a state gets the row itself.
+    The layout is rows, tokens or maps. If a readout averages over positions, its result for such a state is the row itself.
     """
     return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 

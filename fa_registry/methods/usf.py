@@ -1,4 +1,7 @@
-"""usf: uniform sign-concordant feedback. The error goes back through the signs of the weights alone."""
+"""Method usf: uniform sign-concordant feedback.
+
+The error is propagated back with only the signs of the weights.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ LIAO_2016 = """@inproceedings{liao2016important,
 
 
 class LayerNames(nn.Module):
-    """A feedback state without tensors: the signs are read from the network's weights at every step."""
+    """Feedback state without tensors; it stores the names of the layers.
+
+    The signs are read from the network's weights at every step.
+    """
 
     def __init__(self, layers: tuple[str, ...]):
         super().__init__()
@@ -35,7 +41,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear and Conv of blocks and head",
         deviations=(
             "s = out^(-1/2), the second moment of B in weight_fa; the source has s = 1",
-            "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
+            "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
@@ -44,7 +50,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         feedback="none: the signs of the network's weights",
         properties=("approaches_bp", "feedback_follows_sign", "usf_on_sign_weights_gives_bp"),
         needs_autograd=True,
-        credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
+        credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -1,4 +1,7 @@
-"""weight_mirror: feedback learns the weights from noise sent through them, without weight transport."""
+"""Method weight_mirror: feedback learns the weights from noise.
+
+Noise vectors are sent through the weights of each layer. There is no weight transport.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ AKROUT_2019 = """@inproceedings{akrout2019deep,
 
 
 class Mirrors(LayerMatrices):
-    """The matrices B with the rate d and the number n of noise vectors per step (`samples`)."""
+    """Matrices B with the rate d and the number n of noise vectors per step.
+
+    The attribute `samples` is n.
+    """
 
     def __init__(self, matrices: Mapping[str, Tensor], rate: float, samples: int):
         super().__init__(matrices)
@@ -38,41 +44,44 @@ class Mirrors(LayerMatrices):
 class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
     card = MethodCard(
         name="weight_mirror",
-        rule="backpropagation through B instead of W, where B averages the correlation of noise before and behind W",
+        rule="backpropagation through B instead of W, where B averages the correlation between noise before W and after W",
         citation="Akrout, Wilson, Humphreys, Lillicrap & Tweed 2019",
         bibtex=AKROUT_2019,
         equations="dx = dy B back; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
         deviations=(
-            "the noise passes only through the weights: no bias and no activation, so that the estimate is unbiased",
+            "the noise passes only through the weights, without bias and activation; therefore the estimate is unbiased",
             "every layer is mirrored after every update of the weights, not in separate phases",
-            "growth and decay share one rate d, which makes W itself the fixed point; the source has two rates, and B ∝ W",
-            "d = 0.01 and n = 128 are chosen here: with W at rest ‖B − W‖²/‖W‖² settles at d/(2 − d)·(in + 1)/n",
-            "B starts at N(0, 1/out), as in weight_fa, and so with a larger variance than W",
+            "growth and decay have the same rate d, so the fixed point of B is W; the source has two rates, so B ∝ W",
+            "d = 0.01 and n = 128 are chosen here; for constant W, ‖B − W‖²/‖W‖² converges to d/(2 − d)·(in + 1)/n",
+            "B starts at N(0, 1/out), as in weight_fa, and therefore has a larger variance than W",
         ),
         architectures=("resmlp", "mlp", "student_net", "vit_mini"),
-        unsupported="noise vectors are sent through weight matrices one by one; the source gives no form for a kernel that many "
-        "positions share, and only the registry's Linear can carry an error back through another matrix",
+        unsupported="noise vectors are sent through each weight matrix; the source describes no form for a kernel that many "
+        "positions share, and only the registry's Linear can use another matrix in the backward pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="B (out, in) of every layer, initially independent entries N(0, 1/out); learned",
         properties=("mirror_converges", "transposed_weights_give_bp"),
         options={
-            "mirror_rate": Option(0.01, "share d of the new estimate in B at every step", "chosen here", above=0),
+            "mirror_rate": Option(0.01, "d, weight of the new estimate in B at every step", "chosen here", above=0),
             "mirror_batch": Option(
-                128, "noise vectors n sent through every layer per step", "the recipe's batch", least=1
+                128, "n, number of noise vectors sent through every layer per step", "the recipe's batch", least=1
             ),
         },
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N, the batch size divides the update alone",
+        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N; the batch size divides only the update",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         return Mirrors(gaussian(shape, generator), float(options["mirror_rate"]), int(options["mirror_batch"]))
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Update B ← (1 − d) B + d yᵀξ/n of every layer in place; ξ (n, in) comes from inputs.generator."""
+        """Update B ← (1 − d) B + d yᵀξ/n for every layer, in place.
+
+        The noise ξ (n, in) is drawn from inputs.generator.
+        """
         weights = layer_weights(inputs.network, feedback.layers)
         for name, matrix in feedback.matrices().items():
             noise = matrix.new_empty(feedback.samples, matrix.shape[1]).normal_(generator=inputs.generator)  # (n, in)

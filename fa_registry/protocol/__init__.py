@@ -1,1 +1,4 @@
-"""Judging of runs: rules as versioned data, one engine, one verdict. It uses numbers, no tensors."""
+"""Protocol: judges runs by the rules of an edition and computes their verdicts.
+
+The rules are versioned data. The protocol uses the metrics of the runs, not tensors.
+"""

@@ -1,8 +1,8 @@
-"""Recognition of built-in editions by digest, and how other editions are described.
+"""Recognition of built-in editions by digest, and descriptions of other editions.
 
-The name in a report, a tag or a file proves nothing. Whenever an edition is loaded or a report is shown, the digest is
-therefore compared with this installation's own files. An edition that is based on a built-in edition is compared with
-it rule by rule and field by field.
+The name in a report, a tag or a file is no proof. Therefore, whenever an edition is loaded or a report is shown, its digest is
+compared with the digests of this installation's files. An edition that is based on a built-in edition is compared with the
+built-in edition rule by rule and field by field.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """Return name → SHA-256 of its file, for every built-in edition followed by its variants."""
+    """Return edition name → SHA-256 of its file, for all built-in editions.
+
+    Each edition is followed by its variants, which have the same digest.
+    """
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
         raw, digest = read_toml(path, f"edition {path.stem}")
@@ -51,9 +54,11 @@ def digests() -> Mapping[str, str]:
 
 
 def claimed(name: str) -> str:
-    """Return the built-in edition that a reader would take `name` for, also as a variant; else empty.
+    """Return the built-in edition with which a reader may confuse `name`.
 
-    Case, blanks, invisible characters, kinds of hyphens and letters that look like digits are ignored.
+    Return an empty string if there is none.
+
+    The comparison ignores the variant, case, blanks, invisible characters, kinds of hyphens, and letters that look like digits.
     """
     plain = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     stems = {_skeleton(known): known for known in digests() if ":" not in known}
@@ -61,29 +66,36 @@ def claimed(name: str) -> str:
 
 
 def _skeleton(text: str) -> str:
-    """Return the letters and digits only; letters that look like a digit become that digit."""
+    """Reduce the text to letters and digits; letters that look like digits become digits."""
     looks = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
     kept = (letter for letter in looks if unicodedata.category(letter)[0] in "LN")
     return "".join(str(unicodedata.digit(letter, letter)) for letter in kept)
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return the problem if an edition has a built-in edition's name but is another file; else empty."""
+    """Return an error text if another file uses the name of a built-in edition.
+
+    Otherwise, return an empty string.
+
+    Args:
+        name: name of the edition.
+        digest: SHA-256 of the edition's file.
+    """
     taken = claimed(name)
     if not taken or digests()[taken] == digest:
         return ""
     shown = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {shown} reads as the shipped edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
-        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if it is based on that one)'
+        f"name: {shown} may be confused with the built-in edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if your edition is based on it)'
     )
 
 
 def provenance_of(edition: EditionReference) -> str:
     """Return the provenance of an edition, one of STANDINGS.
 
-    SHIPPED: this installation's own file. OWN: a user-supplied edition. FOREIGN: another file with the name of a
-    built-in edition.
+    The values are SHIPPED (a file of this installation), OWN (a user-supplied edition) and FOREIGN (another file with the name of a
+    built-in edition).
     """
     if digests().get(edition.name) == edition.digest:
         return SHIPPED
@@ -91,9 +103,9 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the text that pages show for an edition: `2026-11`, `mine (based on 2026-11)`.
+    """Return the text for an edition on pages, such as `mine (based on 2026-11)`.
 
-    A user-supplied edition with another name starts with that name: `lenient, mine (own rules)`.
+    If a user-supplied edition is not called `mine`, the text starts with its name: `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
@@ -107,7 +119,10 @@ def describe_edition(edition: EditionReference) -> str:
 
 
 def verdict_mark(edition: EditionReference) -> str:
-    """Return the mark of a verdict shown without its edition; empty for unmodified built-in editions."""
+    """Return the mark for verdicts that are shown without the name of their edition.
+
+    For an unmodified built-in edition, return an empty string.
+    """
     whose = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
     mark = whose[provenance_of(edition)]
     if not edition.overrides:
@@ -120,12 +135,12 @@ LIMIT = ("quantity", "take", "fires")  # rules that are equal in these fields ju
 
 
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
-    """Return the name of the edition that shares most rules with these; empty if none shares any.
+    """Return the name of the edition that has most rules in common with `rules`.
 
-    The criteria are, in this order: most equal rules, most rules that judge the same at another threshold, most equal
-    fields, fewest other rules, smallest distance between the limits, newest edition. Because of the fourth criterion, a
-    copy of an edition is not a copy of an edition that adds rules. Because of the fifth, a copy with D1 at 51 is based
-    on the edition with 50, not on its successor with 20.
+    If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
+    differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
+    edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
+    the fifth criterion, a copy with D1 at 51 is based on the edition with 50, not on its successor with 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
@@ -151,7 +166,10 @@ def _equal_fields(rule: Rule, other: Rule) -> int:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield every difference from the built-in edition `base`; without a base, every rule is a difference."""
+    """Yield every difference between an edition and the built-in edition `base`.
+
+    If `base` is None, every rule of the edition is a difference.
+    """
     own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", shipped, own)
     mine = {rule.code: rule for rule in edition.rules}
@@ -170,14 +188,17 @@ def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scala
 
 
 def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
-    """Return the fields that decide a verdict in addition to the rules."""
+    """Return the fields of an edition that, besides its rules, determine a verdict."""
     groups = (" and ".join(group) for group in edition.fail_if)
     text = {f"labels.{outcome}": word for outcome, word in edition.labels.items()}
     return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **text}
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return field → value; a field of a further condition is named as in `also gain threshold`."""
+    """Return field → value for a rule and its conditions.
+
+    An example of a field is `also gain threshold`.
+    """
     fields = _plain(rule)
     del fields["code"]
     for place, conditions in (

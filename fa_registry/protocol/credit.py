@@ -1,4 +1,8 @@
-"""Rule on the distribution of credit over sites: Γ against its null, and a guard on the mean."""
+"""Rule on the distribution of credit over sites.
+
+The rule compares Γ with its null distribution at every site. Its guard checks whether the mean of Γ depends on one end of the
+network.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +22,45 @@ NOT_COUNTED = Reading(None, "not counted")
 
 
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
-    """Return the sites (of 0..sites−1) where the credit is the gradient by construction.
+    """Return the sites at which the credit equals the gradient by construction.
 
-    Γ = 1 at these sites gives no information. A method without a card has no exact sites.
+    Γ = 1 at these sites carries no information. A method without a card has no such sites.
+
+    Args:
+        card: the method's card.
+        sites: number of sites; they are numbered 0..sites−1.
     """
     return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
 
 
 def is_exact(card: Mapping[str, Any]) -> bool:
-    """Return whether the credit is the gradient at every site by construction."""
+    """Return whether the credit equals the gradient by construction at every site."""
     return card.get("exact_sites") == "all"
 
 
 def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Judge how credit is distributed: the leading condition by the nulls' p-values, the guard by Γ.
+    """Judge the distribution of credit over sites.
 
-    A site counts if both have a value: exact sites have no null, and a run without its feedback has no Γ. The sentence
-    states how many sites count, because a mean over few sites is another metric than a mean over all.
+    The leading condition uses p-values of the null distribution of Γ, and the guard uses Γ. A site counts if it has both values:
+    exact sites have no null distribution, and runs without their feedback state have no Γ. The sentence of the finding states how
+    many sites count, because a mean over few sites and a mean over all sites are different metrics.
     """
     if case.control:
-        return skipped_control(rule, case, Reading(None, "a control's credit is not judged"), limits=_limits(rule))
+        return skipped_control(rule, case, Reading(None, "the credit of a control is not judged"), limits=_limits(rule))
     names = tuple(dict.fromkeys(condition.quantity for condition in (rule.conditions[0], *rule.guards)))
     rows = [case.record.measurements.sites.get(name, ()) for name in names]
     counted, masked = _counted(names, case.record.measurements)
     if not counted:
         reason = "; ".join(_absence(name, row) for name, row in zip(names, rows, strict=True))
         absent = Reading(None, reason)
-        return finding(rule, case, "not_applicable", absent, f"no site that counts ({reason})", _limits(rule))
+        return finding(rule, case, "not_applicable", absent, f"no site counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
     unspecific = compare(rule.conditions[0], observed).fires
     alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
     collapse = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
     total = max(len(row) for row in rows)
-    text = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
+    text = f"{observed.value:.3g}, the largest value of {len(counted)} counted sites out of {total}"
     outcome = rule.outcome if unspecific or alternative or guard else "pass"
     state = rule.fired if unspecific else rule.clear
     facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
@@ -80,14 +89,17 @@ def _limits(rule: Rule) -> str:
 
 
 def carried_text(guard: GuardReading) -> str:
-    """Return `without site 0 the mean gamma over all sites that count, +0.2, changes by 80% of itself`."""
-    size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
-    what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"
-    return f"without site {guard.site} {what} changes by {size}"
+    """Return a text about the guard's reading.
+
+    An example is `without site 0, the mean gamma over all counted sites, +0.2000, changes by 80% of its value`.
+    """
+    size = f"{guard.observed.value:.0%} of its value" if guard.observed.value is not None else "an infinite multiple"
+    what = f"the mean {guard.quantity} over all counted sites, {guard.mean:+.4f},"
+    return f"without site {guard.site}, {what} changes by {size}"
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
-    """Return the guard's reading, or None."""
+    """Return the guard's reading of a finding, or None if the guard did not fire."""
     # findings of older releases have the reading only in their sentence, so it is computed again
     limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
@@ -97,7 +109,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """Return the guard's reading if it fires, that is if the mean depends on one end; else None."""
+    """Return the guard's reading if the mean of Γ depends on one end, or None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -106,7 +118,7 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """Return the sites where all the metrics have a value, and the measurements at these sites."""
+    """Return the sites at which all metrics have a value, and their measurements."""
     rows = [measurements.sites.get(name, ()) for name in names]
     counted = [
         site

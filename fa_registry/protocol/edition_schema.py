@@ -1,4 +1,7 @@
-"""Schema of an edition's file. Every wrong field of a file is reported at once."""
+"""Schema and checks of an edition's TOML file.
+
+All wrong fields of a file are reported together.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison of a metric with a limit."""
+    """Comparison of a metric with a limit."""
 
     quantity: str
     """name of a metric, as `fa-registry info` of a diagnostic lists them"""
@@ -52,7 +55,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class FarSeed:
-    """Criterion for a seed that is so far from the others that no interval over the seeds decides."""
+    """Criterion for an outlier among the seeds.
+
+    If one seed is that far from the other seeds, no interval over the seeds decides.
+    """
 
     level: float
     """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
@@ -62,7 +68,10 @@ class FarSeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule with its source and rationale; its own limit is the leading condition."""
+    """Rule of an edition, with source and rationale.
+
+    The rule's `quantity`, `take`, `fires` and `threshold` form its leading condition.
+    """
 
     code: str
     """a letter, then letters, digits, - or _; verdicts and waivers name it"""
@@ -111,19 +120,19 @@ class Rule:
 
     @property
     def guards(self) -> tuple[Condition, ...]:
-        """Return the guard and its further condition; empty if there is no guard."""
+        """The guard and its further condition, or an empty tuple without a guard."""
         return tuple(condition for condition in (self.guard, self.guard_also) if condition)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the leading condition, its alternatives, the further conditions, then the guards."""
+        """All conditions: the leading one, alternatives, further conditions, guards."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
 
 @dataclass(frozen=True)
 class EditionFile:
-    """An edition's file with a variant's changes applied."""
+    """Content of an edition's file after the changes of a variant are applied."""
 
     name: str
     """name of the edition on pages; names of built-in editions are reserved"""
@@ -144,13 +153,17 @@ class EditionFile:
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """Return the edition of a TOML table with the variant's fields applied.
-
-    Raises InvalidFields with every problem of the file, or UnknownName if the file has no such variant.
+    """Check the TOML table of an edition and return its content.
 
     Args:
+        raw: the TOML table.
         subject: name of the file in error messages.
-        digest: SHA-256 of the file; the names of built-in editions are reserved.
+        variant: name of the variant whose changes are applied, or None.
+        digest: SHA-256 of the file. Only files with the digest of a built-in edition may use its name.
+
+    Raises:
+        InvalidFields: lists every problem of the file.
+        UnknownName: the file has no variant with this name.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -173,13 +186,18 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 def checked_overrides(
     overrides: Mapping[str, Any], places: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
-    """Return (rule, metric of a further condition, or "" for the rule's threshold) → value.
-
-    Raises InvalidFields with every override that fits no limit or is not a finite number.
+    """Check changed thresholds and return them by rule and metric.
 
     Args:
         overrides: `D1`, `D1.threshold` or `D2.gain` → value.
-        places: rule → its metrics, the leading one first.
+        places: rule → metrics of its conditions, starting with the leading condition.
+        edition: name of the edition in error messages.
+
+    Returns:
+        A mapping (rule, metric of a further condition) → value. The metric is an empty string for the rule's own threshold.
+
+    Raises:
+        InvalidFields: lists every override that matches no limit or is not a finite number.
     """
     problems: list[str] = []
     thresholds: dict[tuple[str, str], float] = {}
@@ -194,7 +212,7 @@ def checked_overrides(
         elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
         elif place in thresholds:
-            problems.append(f"{key}: the limit is given twice")
+            problems.append(f"{key}: two overrides for the same limit")
         else:
             thresholds[place] = float(value)
     if problems:
@@ -203,7 +221,7 @@ def checked_overrides(
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the edition after a variant's changes, and the problems of the variant."""
+    """Apply the changes of a variant; return the table and the variant's problems."""
     if not isinstance(changes, dict):
         return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
@@ -222,12 +240,12 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return the tables of a list; entries of other types are already reported."""
+    """Return the tables in a list; entries of other types are reported elsewhere."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems that the types of the fields do not exclude."""
+    """Yield the problems of an edition that are not errors in the types of its fields."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
@@ -235,38 +253,38 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
     rules = _tables(rules)
     codes = [str(rule.get("code")) for rule in rules]
     yield from (
-        f"rule: code {jsonio.describe_value(code)} is given twice"
+        f"rule: code {jsonio.describe_value(code)} occurs twice; every rule needs a different code"
         for code in dict.fromkeys(codes)
         if codes.count(code) > 1
     )
     gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
     for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
         if group == []:
-            yield "fail_if: expected lists of rules, found []"
+            yield "fail_if: expected lists with at least one rule, found []"
         unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
         yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
     for name, word in labels.items():
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield (
-                f"labels.{name}: must not contain a bracket, and a colon only at its end (its flags follow), "
+                f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
                 f"found {jsonio.describe_value(word)}"
             )
 
 
 def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
-    """Yield the fields that are present but empty; absent ones are already reported."""
+    """Yield a problem for every field that is present but empty."""
     yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of the edition's name and of the built-in edition in based_on."""
+    """Yield the problems of the fields `name` and `based_on`."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if wrong := name_conflict(name, digest):
         yield wrong
     elif unseen:  # a control character can reverse the text direction: the name would look like another name
-        yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
+        yield f"name: expected only visible characters, found {', '.join(unseen)} in {ascii(name)}"
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
         yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
@@ -278,13 +296,15 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
         yield f"{where}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
-        yield f"{where}reference: " + ("missing" if operator.needs_reference else f"{table['fires']} has none")
+        yield f"{where}reference: " + (
+            "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
+        )
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
-        yield f"{where}quantity: {SEEDS} judges accuracy against the reference's accuracy"
+        yield f"{where}quantity: the judge {SEEDS} needs accuracy in both `quantity` and `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
-            yield f"{where}{name}: the judge {judge} does not use it"
+            yield f"{where}{name}: the judge {judge} does not use this field; remove it"
     far = table.get("far_seed")
     if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
         yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far['level'])}"
@@ -293,18 +313,21 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
         for index, condition in enumerate(listed):
             yield from _condition_problems(condition, word, f"{where}{name}[{index}].")
     if table.get("either") and operator and operator.needs_reference:
-        yield f"{where}either: a rule that is compared with a reference has no alternatives"
+        yield f"{where}either: a rule with a reference cannot have alternatives"
     yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
     if table.get("guard_also") and not table.get("guard"):
-        yield f"{where}guard: missing; guard_also is a further condition of the guard"
+        yield f"{where}guard: missing; guard_also is only allowed together with guard"
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """Yield the problems of a condition; `word` names the state that is required: clear, fired or ""."""
+    """Yield the problems of a condition.
+
+    `word` is the name of the field that the condition must have: "clear", "fired" or "" for none.
+    """
     if not isinstance(table, dict):
         return
     yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
-        yield f"{where}fires: only a rule's leading condition is compared with a reference"
+        yield f"{where}fires: only the leading condition of a rule can be compared with a reference"

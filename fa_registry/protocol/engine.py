@@ -1,4 +1,7 @@
-"""The engine: applies every rule of an edition to a run, its frozen control and its other seeds."""
+"""Engine that judges runs by all rules of an edition.
+
+The engine compares each run with its frozen control and with the other seeds of its group.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,15 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 
 
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
-    """Return findings and verdict of one run alone; a rule over seeds is provisional at best.
+    """Judge one run without the other seeds of its group.
 
-    A rule that crashes becomes an error finding; no exception is raised. The caller ensures that `frozen`, if any, is
-    the frozen control of the same setting and seed.
+    A rule over seeds is therefore at most provisional. If a rule raises an exception, the result is an error finding. The
+    caller must ensure that `frozen` is the frozen control of the same setting and seed.
+
+    Args:
+        record: the run.
+        frozen: its frozen control, or None.
+        edition: the edition whose rules judge the run.
     """
     # no other run is known here, so a ladder_1 control cannot be required
     case = RunWithControl(record, frozen, last_block=frozen)
@@ -43,12 +51,16 @@ def judge_all(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
-    """Judge every run with its frozen control and its other seeds, in the given order.
+    """Judge every run with its frozen control and the other seeds of its group.
 
     Args:
-        records: oldest first; if a seed was trained several times, the newest complete run counts.
-        waivers: a waiver in force turns a failed or warned finding into a waived one.
-        looks: grouping.seeds_key of a group → number of this interim analysis of its seeds, default 1.
+        records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
+        edition: the edition whose rules judge the runs.
+        waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
+        looks: `grouping.seeds_key` of a group → number of this interim analysis of the group's seeds, default 1.
+
+    Returns:
+        One RunAudit per run, in the order of the records.
     """
     return tuple(
         SpillFile().spill_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks))
@@ -61,9 +73,16 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """Return one opinion per edition other than the leading one, with one judgement per run, in order.
+    """Judge every run by several editions in addition to the leading edition.
 
-    The other arguments are as for judge_all. A waiver applies in every edition that has its rule.
+    Args:
+        records: see `judge_all`.
+        editions: the additional editions.
+        waivers: see `judge_all`. A waiver applies to every edition that contains its rule.
+        looks: see `judge_all`.
+
+    Returns:
+        One opinion per edition, each with one judgement per run in the order of the records.
     """
     cases = _grouped(records, looks)
     opinions = []
@@ -75,7 +94,7 @@ def second_opinions(
 
 
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[RunWithControl, SeedGroup]]:
-    """Pair each run with its frozen control and its seed group, in linear time."""
+    """Combine each run with its frozen control and its group of seeds, in linear time."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     places = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
@@ -91,7 +110,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Pair a run with its frozen control; if several controls differ, with none of them."""
+    """Combine a run with its frozen control, unless several different controls exist."""
     if len(controls) > 1:
         return RunWithControl(record, None, controls, last_block)
     return RunWithControl(record, next(iter(controls), None), (), last_block)
@@ -108,7 +127,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings if there are several frozen controls, or if another run of this seed counts."""
+    """Yield findings about several controls, and about another run of this seed."""
     if case.control:
         return
     if case.rivals:
@@ -118,7 +137,7 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Return the rule's finding; if the rule crashes, an error finding with the traceback."""
+    """Return the finding of a rule, or an error finding if the rule raises."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:
@@ -138,7 +157,10 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """Yield an error finding per crashed diagnostic: its metrics are unknown, so no run may pass."""
+    """Yield an error finding for every diagnostic that crashed.
+
+    The metrics of the diagnostic are unknown, so the run cannot pass.
+    """
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,

@@ -1,7 +1,7 @@
-"""Findings on the evidence behind a run. No edition can leave them out and no waiver can waive them.
+"""Findings about the evidence of a run, which every edition includes.
 
-An edition judges metrics. These findings state whether the metrics may be judged: does the method match its card, and
-did the same code train the run and recompute its metrics?
+An edition judges metrics. The findings of this module state whether the metrics may be judged: does the method match its card, and
+did the same code train the run and recompute its metrics? No waiver applies to these findings.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that must agree for a
 WARNED = {
     # a warning, because an author can write `cuda` into any specification
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
-    CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
-    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
+    CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
+    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input image"),
 }
 MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on the run's method and code; none for a built-in method with complete records."""
+    """Yield findings about the method and the code of a run.
+
+    A built-in method with complete records has no such findings.
+    """
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
@@ -65,20 +68,20 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 CODE,
                 "not_applicable",
                 "OTHER CODE",
-                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is the code that "
-                "measures it",
+                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is also the code that "
+                "recomputes its metrics",
                 check.detail,
             )
         if check.subject in WARNED and check.outcome == "not possible":
             rule, state, required = WARNED[check.subject]
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
-        required = "the audit can redraw the initial weights and replay the first steps of the run"
-        text = "the run was trained elsewhere and adopted: no audit can determine which code trained it"
+        required = "the audit can re-initialise the weights from the seed and replay the first steps of the run"
+        text = "the run was trained by another program and adopted, so no audit can determine which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, text)
     # an author can write another configuration into a run's files: inconclusive checks are a warning, never a pass
     if untold := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
-        required = "the metrics recomputed on this configuration equal the recorded ones within the tolerances"
+        required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
     if shared := shared_samples(record):
         yield _finding(
@@ -87,36 +90,48 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return how many test samples equal training samples bit by bit; empty up to MOST_SHARED of all."""
+    """Return a text with the number of test samples that are also training samples.
+
+    Samples are compared bit by bit. Return an empty string if at most the fraction MOST_SHARED of the test set is shared.
+    """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
         return ""
-    return f"{shared:,} of {samples:,} test samples are training samples too"
+    return f"{shared:,} of {samples:,} test samples are also training samples"
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
-    """Return the finding that the frozen controls differ; nothing is decided until the user selects one."""
-    required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
+    """Return the finding that several different frozen controls exist for a run.
+
+    The rules that need a control decide nothing until the user selects one control.
+    """
+    required = "for each setting and seed, only one frozen control is selected, or several with equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
 def superseded(record: RunRecord, counted: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts, so this run never passes by itself."""
-    required = "a seed counts once, by its newest complete run"
+    """Return the finding that another run of the same seed counts instead of this run.
+
+    With this finding, the run cannot pass.
+    """
+    required = "every seed counts once, with its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
 
 
 def not_counted(counted: RunRecord) -> str:
     """Return a sentence about the run that counts instead of another run of its seed."""
-    return f"for seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
+    return f"for seed {counted.spec.seed}, run {counted.run_id} counts, because it is the newest {counted.status} run"
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:
-    """Return why a frozen control is not proven; empty if it is proven.
+    """Return the reason why a frozen control is not proven, or an empty string.
 
-    The checks are those of a method's run: its metrics are recomputed, its initial weights re-initialised from the
-    seed, its first steps replayed, and its code is known. If the audit `trusts` logged metrics, nothing is recomputed
-    for the control either.
+    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are re-initialised
+    from the seed, its first steps are replayed, and its code is known.
+
+    Args:
+        control: the frozen control.
+        trusts: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts)))
 
@@ -124,19 +139,19 @@ def control_doubt(control: RunRecord, trusts: bool = False) -> str:
 def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
     integrity = control.integrity
     if control.status != "complete":
-        yield f"its status is {control.status.replace('_', ' ')}"
+        yield f"the status of the control is {control.status.replace('_', ' ')}"
     if control.spec.weights:
-        yield "it was trained elsewhere and adopted"
+        yield "the control was trained by another program and adopted"
     if OWN_LOOP in control.provenance:
-        yield "its author's own training loop trained it"
+        yield "a user-supplied training loop trained the control"
     if control.conformance and control.conformance.state == "failed":
-        yield f"its method {control.spec.method} failed conformance"
+        yield f"the method {control.spec.method} of the control failed conformance"
     if trusts and integrity.state == "trusted":
         return
     if control.spec.method != "bp":
-        yield f"method {control.spec.method} trained it, expected bp"
+        yield f"method {control.spec.method} trained the control, expected bp"
     if integrity.state != "verified":
-        yield f"its metrics are {integrity.state}"
+        yield f"the metrics of the control are {integrity.state}"
     checks = {check.subject: check for check in integrity.checks}
     yield from (f"{check.subject}: {check.detail}" for check in integrity.checks if not check.sealed)
     yield from (f"{subject}: not checked" for subject in PROVING if subject not in checks)
@@ -144,7 +159,7 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether a check leaves its subject unproven."""
+    """Return whether the check of this subject exists and leaves the subject unproven."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove these weights, because the replay starts from them.
     check = checks.get(subject)
@@ -154,12 +169,15 @@ def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
 
 
 def fails_outright(finding: Finding) -> bool:
-    """Return whether this finding alone fails the verdict, regardless of the edition's combinations."""
+    """Return whether a finding fails the verdict regardless of `fail_if`."""
     return finding.rule == METHOD and finding.outcome == "fail"
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether metrics support no claim: the method fails its card, or other code trained the run."""
+    """Return whether the findings exclude every claim about the method's metrics.
+
+    This is the case if the method does not match its card, or if other code trained the run.
+    """
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings
@@ -174,15 +192,15 @@ def _of_method(record: RunRecord) -> Finding:
         "passed": (
             "pass",
             "CONFORMS",
-            f"method {method} has every property of its card{where}, measured by this audit",
+            f"method {method} has every property of its card{where}, as measured by this audit",
         ),
         "failed": ("fail", FAILED, f"method {method} does not match its card{where}: {why}"),
         "stated": (
             "warn",
             "STATED",
-            f"method {method} conforms{where} according to the run's files; not measured here: {why}",
+            f"method {method} matches its card{where} according to the run's files, but this audit did not check it: {why}",
         ),
-        "unchecked": ("warn", "UNCHECKED", f"no audit checked that method {method} matches its card: {why}"),
+        "unchecked": ("warn", "UNCHECKED", f"no audit has checked whether method {method} matches its card: {why}"),
     }[conformance.state]
     return _finding(record, METHOD, outcome, state, "the method has every property of its card", text)
 

@@ -1,4 +1,4 @@
-"""Groups of runs: seeds with their method and setting, frozen controls with their methods."""
+"""Groups of runs: one method in one setting, with several seeds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the l
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method in one setting, one per seed.
+    """Runs of one method in one setting, one run per seed.
 
-    `duplicates` are the other runs of these seeds, oldest first; they do not count.
+    `duplicates` are further runs of these seeds, oldest first, which do not count.
     """
 
     method: str
@@ -29,15 +29,18 @@ class Group:
 
     @property
     def every_run(self) -> tuple[RunAudit, ...]:
-        """Return the runs that count, then their duplicates."""
+        """The runs that count, followed by the duplicates."""
         return (*self.runs, *self.duplicates)
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Return (setting identity, seed) → frozen controls; `records` are oldest first.
+    """Return a mapping (setting identity, seed) → frozen controls.
 
-    A control whose integrity is a mismatch is excluded. Of repetitions with equal final weights only the newest counts,
-    so a seed has several controls only if they differ.
+    A control whose integrity is a mismatch is excluded. Of several controls with equal final weights, only the newest counts.
+    Therefore a seed has several controls only if their results differ.
+
+    Args:
+        records: runs, oldest first.
     """
     found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -48,9 +51,9 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(one: RunRecord, other: RunRecord) -> bool:
-    """Return whether two runs have equal final weights and accuracy, as a repeated training has.
+    """Return whether two runs have equal final weights and equal accuracy.
 
-    Older releases recorded no digest of the weights. In that case all metrics must be equal.
+    If neither run has a digest of its weights, because an older release recorded it, all metrics must be equal.
     """
     digests = [record.provenance.get("final_weights") for record in (one, other)]
     if not any(digests):
@@ -60,10 +63,14 @@ def is_repetition(one: RunRecord, other: RunRecord) -> bool:
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
-    """Return for each seed the item that counts; `items` are oldest first.
+    """Return a mapping from each seed to the item that counts.
 
-    The newest complete run counts, else the newest diverged one, else the newest. A run that is no evidence counts only
-    if the seed has no other.
+    The newest complete run counts. Without a complete run, the newest diverged run counts, and otherwise the newest run. A run
+    whose integrity is a mismatch counts only if the seed has no other run.
+
+    Args:
+        items: runs, or objects with a run, oldest first.
+        record_of: function that returns the run of an item.
     """
     counted: dict[int, Item] = {}
     for item in items:
@@ -78,12 +85,18 @@ def _rank(record: RunRecord) -> tuple[bool, int]:
 
 
 def seeds_key(spec: RunSpec) -> str:
-    """Return the key that the seeds of one method in one setting share; see RunSpec.seeds."""
+    """Return the key that all seeds of one method in one setting have in common.
+
+    The key is `RunSpec.seeds`.
+    """
     return spec.seeds
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return one group per setting and method: settings in order of appearance, methods before controls."""
+    """Return one group per setting and method.
+
+    Settings have the order of the report. Within a setting, methods come before controls.
+    """
     members: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         members.setdefault(seeds_key(run.record.spec), []).append(run)
@@ -109,7 +122,10 @@ def _group(runs: Sequence[RunAudit]) -> Group:
 
 
 def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield for every seed with several runs a remark that names the run that counts and the others."""
+    """Yield a remark for every seed that has several runs.
+
+    The remark names the run that counts and the runs that do not count.
+    """
     members: dict[str, list[RunRecord]] = {}
     for record in records:
         members.setdefault(seeds_key(record.spec), []).append(record)
@@ -119,6 +135,6 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
             if others:
                 named = ", ".join(f"{run.run_id} ({run.status})" for run in others)
                 yield (
-                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs and counts once: run "
-                    f"{counted.run_id} counts, the newest {counted.status} one; not counted: {named}."
+                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs but counts once. Run "
+                    f"{counted.run_id} counts, because it is the newest {counted.status} run; not counted: {named}."
                 )

@@ -1,4 +1,4 @@
-"""Comparison of logged with recomputed metrics."""
+"""Comparison of logged metrics with recomputed metrics."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ SHOWN = 5  # differences that are listed with both values; the others are only c
 
 
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
-    """Compare logged metrics with recomputed metrics, bit by bit if both have the same configuration.
+    """Compare logged metrics with recomputed metrics.
 
-    If the configurations differ, each metric has a tolerance. A deviation above the tolerance then proves nothing
-    unless it is gross.
+    Equal configurations must have bitwise equal metrics. For different configurations, each metric has a tolerance, and a deviation
+    above the tolerance is inconclusive unless it is gross.
 
     Returns:
-        verified: every recomputed metric agrees. mismatch: some metrics differ; the details have both values.
-            unverifiable: some metrics cannot be recomputed, or differ by more than the tolerance on another
-            configuration.
+        An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
+        details contain both values. "unverifiable": some metrics cannot be recomputed, or differ inconclusively.
     """
     elsewhere = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
@@ -46,7 +45,10 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """Return one line per difference, `gain[2]: logged 0.5, recomputed 0.7`; after SHOWN lines, a count."""
+    """Return one line per difference, such as `gain[2]: logged 0.5, recomputed 0.7`.
+
+    After SHOWN lines, one line with the number of further differences follows.
+    """
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "
@@ -66,10 +68,12 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Return the integrity after further checks; their problems come first in its details.
+    """Add further checks to an integrity.
 
-    A failed check makes the integrity a mismatch. A check that is inconclusive on another configuration turns verified
-    into unverifiable.
+    The problems of the checks come first in its details.
+
+    If a check failed, the state becomes "mismatch". If a check is inconclusive because the configurations differ, the state
+    "verified" becomes "unverifiable".
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
     untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
@@ -80,13 +84,18 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Return the recomputed metrics together with the logged metrics of ONLY_IN_TRAINING."""
+    """Add the logged metrics of ONLY_IN_TRAINING to the recomputed metrics."""
     kept = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """Yield (metric, site, logged, recomputed) for every metric that can be recomputed."""
+    """Yield (metric, site, logged, recomputed) for the metrics to compare.
+
+    Metrics that exist only in training are excluded.
+
+    The site is None for a scalar metric.
+    """
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         again = recomputed.sites.get(name, ())
@@ -106,7 +115,7 @@ def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
 
 
 def _is_gross(difference: FigureDifference) -> bool:
-    """Return whether both values exist and differ by more than any configuration can explain."""
+    """Return whether two values differ by more than any configuration can explain."""
     before, after = difference.logged.value, difference.recomputed.value
     return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
 

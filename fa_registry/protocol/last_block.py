@@ -1,8 +1,8 @@
-"""Depth utility of a method whose last block learns from the exact gradient.
+"""Depth utility of methods whose last block learns from the exact gradient.
 
-If one deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. The
-margin is therefore measured over the higher of two controls: frozen, and ladder_1 by bp, which trains only the last
-block. Without ladder_1, D3 cannot pass.
+If a deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. Therefore, the
+margin is computed over the better of two controls: frozen, and ladder_1 with bp, which trains only the last block. Without the
+control ladder_1, such a method cannot pass D3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 
 CONTROL = "ladder_1"
-TEXT = "of the control whose last block alone is trained (ladder_1)"
+TEXT = "of the control that trains only its last block (ladder_1)"
 SHOWN = 10  # number of seeds that a sentence lists
 STATE = "LAST BLOCK"  # state of a finding that would pass if the control existed
 EXACT = 0.99  # cosine of c_L with g_L above which the credit counts as exact; the card does not matter
@@ -28,7 +28,10 @@ Controls = Mapping[tuple[str, int], RunRecord]
 
 
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
-    """Return (setting identity, seed) → proven ladder_1 control by bp with the highest accuracy."""
+    """Return a mapping (setting identity, seed) → ladder_1 control.
+
+    The control must be proven and trained with bp. If there are several, the one with the highest accuracy is used.
+    """
     found: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
@@ -39,7 +42,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
 
 
 def is_exact_on_top(record: RunRecord) -> bool:
-    """Return whether the credit is the gradient at site L, but not backpropagation at every site."""
+    """Return whether the credit equals the gradient at site L, but not at every site."""
     row = record.measurements.sites.get("gamma_batch", ())
     known = [reading.value for reading in row if reading.value is not None]
     if record.spec.method == "bp" or not row or row[-1].value is None or row[-1].value <= EXACT:
@@ -48,7 +51,11 @@ def is_exact_on_top(record: RunRecord) -> bool:
 
 
 def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
-    """Return the ladder_1 reading if it exceeds the frozen one and the credit at site L is the gradient."""
+    """Return the reading of the ladder_1 control if it replaces the frozen control.
+
+    This is the case if the metric `quantity` is higher for the ladder_1 control than `frozen`, the reading of the frozen
+    control, and if the credit of the run at site L equals the gradient. Otherwise return None.
+    """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))
@@ -57,24 +64,27 @@ def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | No
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Turn a pass over the frozen control into a warning if a seed lacks its ladder_1 control."""
+    """Turn a pass into a warning if the ladder_1 control of a seed is missing.
+
+    Only runs whose credit at site L equals the gradient need this control.
+    """
     judged = group.counted.values() if finding.interval else (case,)
     lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]
     if finding.outcome != "pass" or not lacking or not (finding.reference_run_id or finding.interval):
         return finding
     seeds = ", ".join(str(seed) for seed in sorted(set(lacking))[:SHOWN])
     reason = (
-        f"{STATE}: the credit at the last block is the gradient, so that the margin may be that block's alone; seed {seeds} needs "
-        f"the control {CONTROL} by bp (fa-registry train --method bp --control {CONTROL})"
+        f"{STATE}: the credit at the last block is the gradient, so the margin may come from the last block only; seed {seeds} "
+        f"needs the control {CONTROL} trained with bp (fa-registry train --method bp --control {CONTROL})"
     )
     return dataclasses.replace(finding, outcome="warn", state=STATE, sentence=f"{finding.sentence}; {reason}")
 
 
 def remarks(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield a remark that names the seeds whose margin is over the ladder_1 control."""
+    """Yield a remark that lists the seeds whose margin is over the ladder_1 control."""
     if seeds:
         named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {named} is over the accuracy {TEXT}, which is higher than the frozen one"
+        yield f"the margin of seed {named} is over the accuracy {TEXT}, which exceeds that of the frozen control"
 
 
 def _doubt(control: RunRecord) -> str:

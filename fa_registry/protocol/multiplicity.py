@@ -1,4 +1,7 @@
-"""Remark on multiple comparisons: how many methods are compared at once, and which still clear."""
+"""Remark on multiple comparisons: how many methods an audit compares.
+
+The remark also states which methods clear their limit after a correction for multiple comparisons.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,15 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark: how many methods are compared, and which of them also clear by Holm's procedure.
+    """Yield a remark on the number of methods that an audit compares.
 
-    There is no remark if fewer than two margins have an interval. Each comparison is a chance to clear by luck: of 18
-    methods exactly at the limit, at least one clears in 37 % of audits. Verdicts are not adjusted, because the verdict
-    of a method would then depend on the other methods in the audit. All `runs` are judged by one edition.
+    The remark also lists the methods that clear their limit by Holm's procedure. There is no remark if fewer than two margins
+    have an interval. Each comparison is a chance to clear by luck: with 18 methods exactly at the limit, at least one clears in
+    37 % of audits. Verdicts are not corrected, because the verdict of a method would then depend on the other methods in the
+    audit.
+
+    Args:
+        runs: runs judged by the same edition.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:
@@ -30,8 +37,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     count = len(findings)
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
-        f"{count} methods are compared with their frozen controls, each by its own interval: if all of them were exactly at "
-        f"the limit, about {chance:.0%} of such audits would let at least one clear"
+        f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
+        f"the limit, at least one of them would clear in about {chance:.0%} of such audits"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
@@ -40,12 +47,15 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     ]
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
-        text += f". Of {len(cleared)} that clear, these do so by Holm's procedure over all {count} too: {description}"
+        text += (
+            f". Number of methods that clear: {len(cleared)}. Methods that also clear by Holm's procedure over all {count}: "
+            f"{description}"
+        )
     yield f"{text}."
 
 
 def _p_value(finding: Finding) -> float:
-    """Return the one-sided p-value of the margin against the limit, from the t distribution."""
+    """Compute the one-sided p-value of the margin against the limit."""
     df = finding.seeds - 1
     half = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold

@@ -1,4 +1,7 @@
-"""Specifications that differ only in numbers, each by at most NEAR: in effect the same setting."""
+"""Detection of specifications that differ only slightly in numbers.
+
+Each number differs by at most the fraction NEAR, so the settings are practically the same.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ SEEDED = ("seed", "weights")  # fields that may differ between the runs of one s
 
 
 def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → both numbers if the specifications differ only in numbers, each by at most NEAR."""
+    """Return field → (number of `one`, number of `other`) for the fields that differ.
+
+    Return an empty mapping if another field differs, or if a number differs by more than the fraction NEAR.
+    """
     first, second = dict(_fields(one)), dict(_fields(other))
     if first.keys() != second.keys():
         return {}
@@ -23,12 +29,12 @@ def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, fl
 
 
 def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
-    """Return the specification with every number replaced by a placeholder."""
+    """Return the fields of a specification, with a placeholder for every number."""
     return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
 
 
 def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
-    """Return skeleton → one specification of each method and setting."""
+    """Group specifications by skeleton, with one per method and setting."""
     found: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
     for spec in specs:
         found.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)
@@ -56,6 +62,9 @@ def _is_near(one: Any, other: Any) -> bool:
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
-    """Return text such as `learning_rate 0.0010000001 instead of 0.001` (other specification last)."""
+    """Return a text such as `learning_rate 0.0010000001 instead of 0.001`.
+
+    The number of the other specification comes first.
+    """
     named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

@@ -1,4 +1,7 @@
-"""All comparisons that an edition may use. Rules are data and cannot add code."""
+"""Comparison operators that an edition may use.
+
+The rules of an edition are data and cannot add operators.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from fa_registry.records import Reading
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """Result of a comparison with a limit: whether it fires, or None with the reason."""
+    """Result of a comparison with a limit.
+
+    `fires` is None if the comparison has no result; `reason` then contains the reason.
+    """
 
     fires: bool | None
     reason: str = ""
@@ -18,9 +24,10 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class Operator:
-    """A comparison with a limit; `describe` is the text of the *required* side of the limit.
+    """Comparison of a metric with a limit.
 
-    `compare` takes the observed reading, the threshold and the reference.
+    `compare` is a function of the observed reading, the threshold and the reference. `describe` is the text of the *required* side
+    of the limit.
     """
 
     compare: Callable[[Reading, float, Reading | None], LimitCheck]
@@ -29,7 +36,10 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed > threshold, both in the metric's unit; undecided (None) without a value."""
+    """Fire if observed > threshold.
+
+    Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite fires.
+    """
     if observed.not_finite:  # above every limit
         return LimitCheck(True)
     if observed.value is None:
@@ -38,9 +48,10 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed < threshold, both in the metric's unit; undecided (None) without a value.
+    """Fire if observed < threshold.
 
-    A value that is not finite counts as no value: no run collapsed because it exploded (tests/protocol/test_engine.py).
+    Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite counts
+    as no value, because a run that explodes has not collapsed (tests/protocol/test_engine.py).
     """
     if observed.value is None:
         return LimitCheck(None, observed.reason)
@@ -48,9 +59,10 @@ def below(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
-    """Fire if observed − reference < threshold; undecided (None) if one of the values is missing.
+    """Fire if observed − reference < threshold.
 
-    Observed and reference are fractions 0..1, the threshold is in percentage points. Source: D3 of arXiv 2606.21126.
+    Observed value and reference are fractions 0..1; the threshold is in percentage points. If one of the values is missing, the
+    result is None. Source: D3 of arXiv 2606.21126.
     """
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference
@@ -59,10 +71,10 @@ def below_reference_plus(observed: Reading, threshold: float, reference: Reading
 
 
 def margin_pp(accuracy: float, reference: float) -> float:
-    """Return accuracy − reference in percentage points; both are fractions.
+    """Return accuracy − reference in percentage points; both arguments are fractions.
 
-    Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary, and a run exactly on the limit would fail
-    (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
+    The result is rounded to 1e-9 percentage points. Without rounding, .82 − .80 would be 1.9999999999999996 percentage points,
+    and a run exactly at the limit would fail (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
     """
     return round((accuracy - reference) * 100, 9)
 

@@ -1,4 +1,7 @@
-"""A run together with its frozen control or stated frozen accuracy, and with its other seeds."""
+"""Runs, combined with their frozen controls and the other seeds.
+
+Instead of a frozen control, a run may have a frozen accuracy that its author stated.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,11 @@ from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
-SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
+SEVERAL = "{count} frozen controls of the same setting and seed differ (runs {run_ids}); select one of them with --run"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
-OTHER_SET = "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples: it is from another set"
+OTHER_SET = (
+    "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples, so it was measured on another set"
+)
 WHOLE = 0.01  # largest allowed deviation of a count from a whole number: accuracies may be stored as float32
 SHOWN = 10
 COUNTED = ("complete", "diverged")  # without diverged runs, only the better seeds of a method would count
@@ -28,7 +33,10 @@ COUNTED = ("complete", "diverged")  # without diverged runs, only the better see
 
 @dataclass(frozen=True)
 class ControlReference:
-    """The value that a run is compared with, and its origin: the control's run id, or a text."""
+    """Value of a control with which a run is compared.
+
+    `run_id` is the control's run, and `text` describes the origin of the value.
+    """
 
     reading: Reading
     run_id: str = ""
@@ -38,17 +46,19 @@ class ControlReference:
 
     @property
     def stated(self) -> bool:
-        """Return whether the value exists but this audit did not prove it."""
+        """Whether the value exists but is not proven by this audit."""
         return self.reading.value is not None and bool(self.doubt or not self.run_id)
 
 
 @dataclass(frozen=True)
 class RunWithControl:
-    """A run with its frozen control, if there is exactly one of the same setting and seed.
+    """Run with its frozen control.
 
     Args:
-        rivals: the frozen controls of that setting and seed if several differ; `frozen` is None in that case.
-        last_block: the control of that setting and seed that trains only the last block; see protocol.last_block.
+        record: the run.
+        frozen: the frozen control of the same setting and seed, or None if there is no control or more than one.
+        rivals: the frozen controls, if several exist and differ.
+        last_block: the control that trains only the last block, see `protocol.last_block`.
     """
 
     record: RunRecord
@@ -62,7 +72,10 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Return why the accuracy cannot be that of the whole test set; empty if no reason is known."""
+        """Reason why the accuracy is not that of the test set, or an empty string.
+
+        The accuracy must be a whole number of test samples.
+        """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -70,7 +83,10 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Return why the frozen control is not proven; empty if it is proven or does not exist."""
+        """Reason why the frozen control is not proven, or an empty string.
+
+        The string is also empty if there is no frozen control.
+        """
         if self.control:
             return ""
         if self.rivals:
@@ -79,13 +95,16 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the value to beat: the higher one of the frozen and the last-block control."""
+        """Return the higher value of the frozen control and the last-block control.
+
+        The higher value is used.
+        """
         frozen = self._frozen_reference(quantity)
         trained = last_block.higher(frozen.reading, self, quantity)
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, quantity: str) -> ControlReference:
-        """Return the frozen control's value; the author's stated value only if there is no control."""
+        """Return the frozen control's value, or the author's value if there is no control."""
         if self.rivals:
             return ControlReference(Reading(None, self.doubt))
         if self.frozen:
@@ -101,19 +120,22 @@ class RunWithControl:
 
 @dataclass(frozen=True)
 class Margins:
-    """Margin over the frozen controls over seeds: accuracy − frozen accuracy, in percentage points.
+    """Margin over the frozen controls, in percentage points.
+
+    The margin of a seed is its accuracy − the accuracy of its frozen control.
 
     Args:
-        mean: None if no seed counts.
-        interval: Student's t interval of the differences by seed; None for fewer than two seeds.
+        mean: mean over seeds, or None if no seed counts.
+        interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether a frozen accuracy was stated by the author or a control is not proven. The difference is then
-            computed without pairing (`stated_difference`).
-        other_set: whether an accuracy cannot be that of the whole test set.
-        by_seed: seed → its margin.
-        accuracy: the mean accuracy, a fraction.
-        chance: 1 / number of classes; None if not recorded.
+        stated: whether a control is not proven or a frozen accuracy was stated by the author. In this case, the difference is
+            computed without pairing, see `stated_difference`.
+        other_set: whether an accuracy cannot be that of the complete test set.
+        confidence: confidence level of the interval.
+        by_seed: seed → margin of this seed.
+        accuracy: mean accuracy, a fraction.
+        chance: 1 / number of classes, or None if the number is not recorded.
     """
 
     mean: float | None
@@ -130,9 +152,9 @@ class Margins:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one method in one setting, with cached results that all its runs share.
+    """All seeds of one method in one setting, with cached results.
 
-    `look` is the number of this interim analysis (1 = first audit of this seed set); see look_confidence.
+    `look` is the number of this interim analysis, see `look_confidence`; 1 is the first audit of this seed set.
     """
 
     cases: tuple[RunWithControl, ...]
@@ -140,18 +162,24 @@ class SeedGroup:
 
     @cached_property
     def counted(self) -> Mapping[int, RunWithControl]:
-        """Return the run that counts for each seed: a seed trained again is no further sample."""
+        """Seed → run that counts.
+
+        A second run of the same seed is not a further sample.
+        """
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """Return the run that counts instead of this one; None if this run counts or repeats that run."""
+        """Return the run that counts instead of this run, or None.
+
+        None means that this run counts, or that it has the same result as the run that counts.
+        """
         counted = self.counted[case.record.spec.seed].record
         same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
         return None if same else counted
 
     @cached_property
     def margins(self) -> Margins:
-        """Return the margin over the controls: the seeds that count, the mean and the interval."""
+        """Margin over the controls: seeds that count, mean and interval."""
         accuracies: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
         left_out, doubts, trained_alone = [], [], []
@@ -187,44 +215,52 @@ class SeedGroup:
         )
 
     def _repeated(self) -> Iterator[str]:
-        """Yield for each seed with several runs which run counts and which do not."""
+        """Yield a sentence about each seed with several runs: which run counts."""
         others: dict[int, list[str]] = {}
         for case in self.cases:
             if self.counted[case.record.spec.seed] is not case:
                 others.setdefault(case.record.spec.seed, []).append(f"{case.record.run_id} ({case.record.status})")
         for seed, run_ids in sorted(others.items()):
-            yield f"{not_counted(self.counted[seed].record)}, and not {', '.join(shortened(run_ids))}"
+            yield f"{not_counted(self.counted[seed].record)}; these runs do not count: {', '.join(shortened(run_ids))}"
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
-    """Return the first SHOWN items as text, then the number of the others."""
+    """Return the first SHOWN items as text, followed by the number of further items.
+
+    Args:
+        items: the items.
+        what: text after the number of further items.
+    """
     rest = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
     return [*text, f"{rest} more {what}".strip()] if rest > 0 else text
 
 
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
-    """Return why a run does not count; empty if it counts."""
+    """Return the reason why a run does not count, or an empty string."""
     if not is_intact(case.record):
-        return "its metrics do not match the recorded files"
+        return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
     if accuracy.reason:
-        return f"its accuracy is N/A ({accuracy.reason})"
+        return f"the accuracy is N/A ({accuracy.reason})"
     reason = reference.reading.reason
-    return f"its control's accuracy is N/A ({reason})" if reason and reference.run_id else reason
+    return f"the accuracy of the control is N/A ({reason})" if reason and reference.run_id else reason
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Return why adopted weights do not count again; a new weights file is added to `weights`."""
+    """Return the reason why adopted weights do not count again, or an empty string.
+
+    If the weights file is new, it is added to `weights`.
+    """
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"its weights file is that of seed {weights[file]}, which counts already"
+    return f"its weights file is also that of seed {weights[file]}, which already counts"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Yield who stated the frozen accuracies that this audit did not prove."""
+    """Yield a sentence for the frozen accuracies that this audit did not prove."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -232,7 +268,7 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
     for doubt, seeds in by_reason.items():
         named = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {named} is not proven and counts as stated: {doubt}"
+            yield f"the frozen control of seed {named} is not proven, so its accuracy counts as stated: {doubt}"
         else:
             yield f"the frozen accuracy of seed {named} was {BY_HAND}"
 
@@ -265,28 +301,31 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _one_sample(cases: Sequence[RunWithControl]) -> float:
-    """Return the share of one test sample in the accuracy; 0 if the test set's size was not recorded."""
+    """Return 1 / size of the test set, or 0 if the size is not recorded."""
     return next((1 / samples for samples in map(_test_samples, cases) if samples), 0.0)
 
 
 def _test_samples(case: RunWithControl) -> int:
-    """Return the size of the run's test set; 0 if it was not recorded."""
+    """Return the size of the run's test set, or 0 if it is not recorded."""
     samples = case.record.measurements.conventions.get("test_samples")
     return samples if isinstance(samples, int) and samples > 0 else 0
 
 
 def chance_of(record: RunRecord) -> float | None:
-    """Return the accuracy of a guess, 1 / number of classes; None if the number was not recorded."""
+    """Return the accuracy of guessing, 1 / number of classes.
+
+    Return None if the number of classes is not recorded.
+    """
     classes = record.measurements.conventions.get(CLASSES)
     return 1 / classes if isinstance(classes, int) and classes > 0 else None
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
-    """Return the accuracy of a guess if it is the same for all records, else NaN."""
+    """Return the accuracy of guessing if it is equal for all runs, otherwise NaN."""
     chances = {chance_of(record) for record in records}
     return (chances.pop() if len(chances) == 1 else None) or math.nan
 
 
 def whole(count: float) -> bool:
-    """Return whether a number can be a number of samples."""
+    """Return whether a number is whole up to rounding, so it may count samples."""
     return abs(count - round(count)) <= WHOLE

@@ -1,4 +1,4 @@
-"""All ways to reduce a run's metric to one number, and the name of that number by epoch."""
+"""Functions that reduce a metric of a run to one number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ SiteReading = tuple[Reading, int | None]  # the reading and its site
 
 
 def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
-    """Reduce the metric `quantity` to one reading and its site 0..L.
+    """Reduce the metric `quantity` of a run to one reading.
 
-    The reading is in the metric's unit, and N/A if the metric was not measured. The site is None for a scalar and for a
-    metric that was not measured. `how` is one of NAMES; the reader of editions refuses other names.
+    `how` is the name of the reduction, one of NAMES. Editions cannot contain other names.
+
+    Returns:
+        The reading, in the unit of the metric, and its site 0..L. If the metric was not measured, the reading is N/A. The site is
+        None for a scalar metric and for a metric that was not measured.
     """
     absent = Reading(None, f"{quantity} was not measured")
     if how == "scalar":
@@ -24,7 +27,11 @@ def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
 
 
 def trajectory(quantity: str, how: str) -> str:
-    """Return the name in RunRecord.trajectory of this number by epoch; empty if there is none."""
+    """Return the key in RunRecord.trajectory of a reduced metric by epoch.
+
+    `quantity` is the metric and `how` is the reduction, one of NAMES. If the reduced metric is not logged by epoch, return an empty
+    string.
+    """
     name = TRAJECTORIES.get(how, "").format(quantity)
     return HEADLINES.get(name, name)
 
@@ -35,7 +42,10 @@ def last_site(row: Sequence[Reading]) -> SiteReading:
 
 
 def max_over_sites(row: Sequence[Reading]) -> SiteReading:
-    """Return the largest reading, or the first that is not finite; sites without a value are skipped."""
+    """Return the largest reading, or the first reading that is not finite.
+
+    Sites without a value are skipped.
+    """
     broken = [site for site, reading in enumerate(row) if reading.not_finite]
     known = [site for site, reading in enumerate(row) if reading.value is not None]
     if broken:
@@ -45,11 +55,11 @@ def max_over_sites(row: Sequence[Reading]) -> SiteReading:
 
 
 def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
-    """Return the largest reading divided by the first: the growth of the stream since the embedding.
+    """Return the largest reading divided by the first reading.
 
-    Every site needs a value. The growth from block to block is another metric: its maximum can be small in a stream
-    that grows steadily (tests/protocol/test_rules.py distinguishes the two). Source: the release before arXiv
-    2606.21126.
+    For the norm of the state, this is the growth since the embedding. Every site needs a value. The growth from block to block is
+    another metric, whose maximum can be small although the norm grows steadily (tests/protocol/test_rules.py distinguishes the two
+    metrics). Source: the release before arXiv 2606.21126.
     """
     largest, site = max_over_sites(row)
     for place, reading in ((site, largest), *enumerate(row)):
@@ -59,15 +69,16 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
 
 
 def end_share(row: Sequence[Reading]) -> SiteReading:
-    """Return the relative change, 0 to ∞, of the mean over sites if its first or last site is left out.
+    """Return the relative change of the mean if the first or last site is left out.
 
-    The larger of the two changes counts, with the site that was left out. A change of sign is a change by more than 1.
-    Only sites with a value are considered, so the first and last need not be 0 and L. For the paper's fa and dfa the
-    result is .996 at site 3 and 1.005 at site 0, numbered from their first block (tests/protocol/test_reductions.py).
+    The result, 0 to ∞, is the larger of the two changes, together with the site that was left out. If the mean changes its
+    sign, the change is larger than 1. Only sites with a value are used, so the first and the last of them need not be 0 and L.
+    For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0, numbered from the first block
+    (tests/protocol/test_reductions.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:
-        return Reading(None, f"{len(known)} sites with a value: no end can be left out"), None
+        return Reading(None, f"{len(known)} sites with a value: at least 2 are needed to leave one out"), None
     values = [value for _, value in known]
     mean = sum(values) / len(values)
     shares = []

@@ -1,4 +1,7 @@
-"""Sentences about what the replays of an audit prove and which measurements were only logged."""
+"""Sentences that state what the replays of an audit prove.
+
+Other sentences state which measurements were only logged and not recomputed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return what the replays of a group prove, `1 of 3 seeds replayed whole; first 8 steps of all`."""
+    """Return a text that states which trainings of a group were replayed.
+
+    An example is `1 of 3 seeds replayed whole; first 8 steps of all`.
+    """
     first = [
         check for one in integrities for check in one.checks if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
@@ -28,7 +34,10 @@ def proof(integrities: Sequence[Integrity]) -> str:
 
 
 def series_label(integrities: Sequence[Integrity]) -> str:
-    """Return which values by epoch are as logged; empty if replays recomputed every epoch of every run."""
+    """Return a text that states which values by epoch are only logged.
+
+    Return an empty string if replays recomputed every epoch of every run.
+    """
     found = [_whole(one) for one in integrities]
     if all(check is not None and check.rows > check.epochs for check in found):
         return ""
@@ -36,20 +45,23 @@ def series_label(integrities: Sequence[Integrity]) -> str:
     if not rows:
         return AS_LOGGED
     partly = sum(bool(check and check.rows) for check in found)
-    return f"{AS_LOGGED} except {rows} epochs of {partly} of {len(found)} runs, and the last epoch of each"
+    return f"{AS_LOGGED}, except for {rows} epochs of {partly} of {len(found)} runs and the last epoch of each run"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
-    """Return `series_label` as the last sentence of a caption; empty if no values are as logged."""
+    """Return `series_label` as a sentence for a caption, or an empty string."""
     label = series_label(integrities)
     return f" Values by epoch are {label}." if label else ""
 
 
 def as_logged(record: RunRecord) -> str:
-    """Return `, as logged` if some values by epoch were not recomputed, else empty."""
+    """Return `, as logged` if some values by epoch were not recomputed.
+
+    Otherwise, return an empty string.
+    """
     return ", as logged" if series_label([record.integrity]) else ""
 
 
 def _whole(integrity: Integrity) -> Check | None:
-    """Return the check of a whole replay that agrees, if there is one."""
+    """Return the check of the replay of the complete training if it agrees, or None."""
     return next((one for one in integrity.checks if (one.subject, one.outcome) == (WHOLE, "agrees")), None)

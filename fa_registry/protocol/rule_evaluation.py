@@ -1,4 +1,7 @@
-"""Judging of a run by one rule: conditions and guard, first epoch that fires, margin over seeds."""
+"""Evaluation of one rule for a run.
+
+The module evaluates conditions and guards, the first epoch at which a rule fires, and margins over seeds.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,14 @@ from fa_registry.statistics import far_value, level_text, look_confidence, scatt
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """Outcome of a rule of limits; `outcome`, `state` and `guard` are as in a Finding.
+    """Outcome of a rule that compares metrics with limits.
 
     Args:
-        fires: whether the rule fires; None if this is unknown.
-        reason: why this is unknown.
+        outcome: as in Finding.
+        state: as in Finding.
+        fires: whether the rule fires, or None if this is unknown.
+        reason: the reason why it is unknown whether the rule fires.
+        guard: as in Finding.
         shown: index in `Rule.conditions` of the condition that a finding shows.
     """
 
@@ -37,17 +43,21 @@ class RuleOutcome:
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
-    """Return whether a rule of limits fires.
+    """Decide whether a rule fires that compares metrics with limits.
 
-    The rule fires if the leading condition or an alternative fires, the guard does not fire, and every further
-    condition fires. If the guard fires, the outcome is a warning. Further conditions are checked in order until one
-    does not fire. If a guard has two conditions and one has no value, only the other is used.
+    The rule fires if the leading condition or an alternative fires, the guard does not fire, and every further condition fires. If
+    the guard fires, the outcome is a warning. Further conditions are checked in order until one does not fire. If a guard has two
+    conditions and only one of them has a value, this condition decides.
 
-    The rule is not applicable in three cases: the leading condition or an alternative has no value and none of them
-    fires; the guard has no value; or a further condition that is checked has no value.
+    The rule is not applicable in three cases:
+
+    - None of the leading condition and its alternatives fires, and at least one of them has no value.
+    - The guard has no value.
+    - A further condition that is checked has no value.
 
     Args:
-        readings: one per condition of `rule.conditions`, in their order and units.
+        rule: the rule.
+        readings: one reading per condition, in the order of `rule.conditions` and in the units of the conditions.
         reference: the value with which the leading condition is compared.
     """
     readings = list(readings)
@@ -87,12 +97,12 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
 
 
 def fired_word(rule: Rule, shown: int) -> str:
-    """Return the rule's state if the condition at the index `shown` fires."""
+    """Return the state of the rule if the condition with index `shown` fires."""
     return (shown and rule.conditions[shown].fired) or rule.fired
 
 
 def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
-    """Return the readings of all conditions of the rule at one moment."""
+    """Return one reading per condition of the rule."""
     return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
 
 
@@ -107,14 +117,14 @@ def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) ->
     return RuleOutcome("not_applicable", "", None, reason)
 
 
-NOT_FOLLOWED = Reading(None, "not followed by epoch")
+NOT_FOLLOWED = Reading(None, "not recorded by epoch")
 
 
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
-    """Return the first epoch (0: initialisation) at which every condition of the rule fires, or None.
+    """Return the first epoch at which the rule fires, or None.
 
-    None also if the rule needs a reference, other seeds or a metric that is not recorded by epoch, or for an adopted
-    run, because only its end was measured.
+    Epoch 0 is the initialisation. The result is also None if the rule needs a reference, other seeds, or a metric that is not
+    recorded by epoch. For an adopted run, the result is None because only the end of its training was measured.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None
@@ -131,7 +141,10 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
-    """Return whether the rule fires on one epoch's measurements; None if this cannot be decided."""
+    """Return whether the rule fires on the measurements of one epoch.
+
+    Return None if this cannot be decided.
+    """
     return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
 
 
@@ -142,11 +155,16 @@ def _by_epoch(rule: Rule) -> bool:
 def finding(
     rule: Rule, case: RunWithControl, outcome: str, observed: Reading, text: str, limits: str = "", **more: object
 ) -> Finding:
-    """Return the Finding of a rule on a run.
+    """Return the Finding of a rule about a run.
 
     Args:
-        text: the observed value, as the sentence states it.
-        limits: the requirement; by default that of the rule's conditions.
+        rule: the rule.
+        case: the run with its control.
+        outcome: outcome of the rule.
+        observed: the observed reading.
+        text: text of the observed value in the finding's sentence.
+        limits: text of the requirement; the default is that of the rule's conditions.
+        more: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -171,13 +189,13 @@ def finding(
 
 
 def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
-    """Return the limits of all conditions except the condition at the index `shown`."""
+    """Return the limits of all conditions except the condition with index `shown`."""
     others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
     return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
 
 
 def required(rule: Rule) -> str:
-    """Return the requirement as text."""
+    """Return the requirement of a rule as text."""
     # the leading condition and all alternatives must be kept, or one of the further conditions; the guard always
     kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
     either = " or ".join([kept, *map(named_limit, rule.also)])
@@ -186,7 +204,7 @@ def required(rule: Rule) -> str:
 
 
 def named_limit(condition: Condition) -> str:
-    """Return the limit with the symbol of its metric."""
+    """Return the limit of a condition as text, with the symbol of its metric."""
     return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
 
 
@@ -195,7 +213,7 @@ def limit(condition: Condition) -> str:
 
 
 def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **more: object) -> Finding:
-    """Return a skipped finding: a control is not judged against itself."""
+    """Return the finding "skipped" for a control, which is not compared with itself."""
     reason = f"this run is the {case.record.spec.control} control"
     return finding(rule, case, "skipped", observed, reason, **more)
 
@@ -205,7 +223,10 @@ MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage poin
 
 
 def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Judge one run's metric by its limit, and by the frozen control if the rule has a reference."""
+    """Compare a metric of one run with the limit of a rule.
+
+    If the rule has a reference, the metric is compared with that of the frozen control.
+    """
     observed, site = take(rule.quantity, rule.take, case.record.measurements)
     if case.control and rule.reference:
         return skipped_control(rule, case, observed, site=site)
@@ -235,7 +256,10 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
-    """Turn a pass into a warning: its reference is stated, or its accuracy is of another set."""
+    """Turn a pass into a warning; leave other outcomes unchanged.
+
+    The reference of the pass is stated, or its accuracy is not that of the test set.
+    """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 
@@ -255,7 +279,9 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Judge the margin over the frozen control by its interval over seeds."""
-    limits = f"{limit(rule.conditions[0])} by the whole {level_text(look_confidence(group.look))} interval over seeds"
+    limits = (
+        f"{limit(rule.conditions[0])} for the complete {level_text(look_confidence(group.look))} interval over seeds"
+    )
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
     if counted := group.superseded_by(case):
@@ -297,25 +323,25 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Return a sentence about the seed that is far from the others; empty if there is none."""
+    """Return a sentence about the seed that is an outlier, or an empty string."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
     seed = list(margins.by_seed)[index]
     return (
-        f"seed {seed} is far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
-        f"{criterion.least:g} pp from the nearest), so that no interval over them decides"
+        f"seed {seed} is an outlier ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at level {criterion.level:g}, at least "
+        f"{criterion.least:g} pp from the nearest other seed), so no interval over the seeds decides"
     )
 
 
 def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
-    """Return outcome, state, and the text about the estimate."""
+    """Return outcome, state, and a text about the interval of the margin."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
-        return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
+        return "warn", PROVISIONAL, f" for the only seed {seeds}, {side} {rule.threshold:g} pp, but without an interval"
     low, high = margins.interval
-    why = f", since this is interim analysis {look}: its seeds changed after an audit;" if look > 1 else ""
+    why = f", because this is interim analysis {look} (the seed set changed after an audit);" if look > 1 else ""
     text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text

@@ -1,4 +1,7 @@
-"""Rules and editions as data, read from TOML (YAML 1.1 would read `1e-8` as a string)."""
+"""Rules and editions as data, read from TOML files.
+
+The format is TOML, because YAML 1.1 would read `1e-8` as a string.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,20 @@ STRICT = "2026-05:strict"  # the published code: any rule that fires is a FAIL
 
 @dataclass(frozen=True)
 class Edition:
-    """A versioned set of rules.
+    """Versioned set of rules.
 
     Args:
-        name: with the variant, if any: `2026-05:strict`.
-        title: its requirements in one line.
-        fail_if: lists of rule codes; a run fails if every rule of one list fires.
-        rules: the rules in the order in which pages show them.
-        digest: SHA-256 of its file.
+        name: name, with the variant if there is one: `2026-05:strict`.
+        title: the edition's requirements in one line.
+        source: source of the edition.
+        fail_if: lists of rule codes; a run fails if all rules of one list fire.
+        rules: the rules in their order on pages.
+        digest: SHA-256 of the edition's file.
         strict: whether a run fails if any gating rule fires.
         labels: labels of the verdict's outcomes that differ from verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
-        based_on: the built-in edition that a user's file names, else the built-in edition that shares most rules. Empty
-            if none shares a rule, and for a built-in edition.
+        based_on: the built-in edition on which a user-supplied edition is based. If the file names none, this is the built-in
+            edition with most rules in common. Empty if no rule is in common, and for a built-in edition.
     """
 
     name: str
@@ -50,12 +54,15 @@ class Edition:
 
     @property
     def shipped(self) -> bool:
-        """Return whether the file is built in; changed thresholds do not matter, see `overrides`."""
+        """Whether the file is a built-in edition.
+
+        This is also true if thresholds are changed, see `overrides`.
+        """
         return digests().get(self.name) == self.digest
 
     @property
     def reference(self) -> EditionReference:
-        """Return the edition as reports name it, with its differences from the built-in edition."""
+        """Reference to the edition for reports, with its changes to a built-in edition."""
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)
@@ -67,12 +74,12 @@ class Edition:
 
 
 def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edition:
-    """Return a built-in edition by name or a user's edition by path.
+    """Load a built-in edition by name, or a user-supplied edition by path.
 
     Args:
-        name: name, or path of a .toml file; each optionally with `:variant`.
-        overrides: `D1` or `D1.threshold` → threshold of the rule; `D2.gain` → threshold of the rule's further condition
-            on gain. The edition records them.
+        name: name of a built-in edition or path of a .toml file, optionally followed by `:variant`.
+        overrides: changed thresholds, which the edition records. `D1` or `D1.threshold` is the threshold of the rule D1;
+            `D2.gain` is the threshold of the condition of D2 on the metric gain.
 
     Raises:
         UnknownName: there is no such edition or variant.
@@ -94,11 +101,17 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Return the edition of a TOML table, or its variant. Raises InvalidFields with every wrong field.
+    """Convert the TOML table of an edition, or of its variant, to an Edition.
 
     Args:
-        digest: SHA-256 of the file, which decides whether the edition is built in.
+        raw: the TOML table.
+        digest: SHA-256 of the file, which determines whether the edition is built in.
         subject: name of the file in error messages.
+        variant: name of the variant, or None.
+
+    Raises:
+        InvalidFields: lists every wrong field.
+        UnknownName: the file has no variant with this name.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -116,10 +129,15 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """Return the edition with other thresholds, which it records.
+    """Return the edition with changed thresholds, which the edition records.
 
-    `overrides` are as for load_edition, each in the unit of its condition: percentage points for a margin, a fraction
-    for an accuracy. Raises InvalidFields with every override that fits no rule.
+    Args:
+        edition: the edition.
+        overrides: see `load_edition`. Each threshold is in the unit of its condition: percentage points for a margin, a fraction
+            for an accuracy.
+
+    Raises:
+        InvalidFields: lists every override that matches no rule.
     """
     places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, places, edition.name)
@@ -129,7 +147,7 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
 
 
 def _located(name: str) -> tuple[Path, str | None]:
-    """Return the edition's file and the name of the variant, None if no variant is named."""
+    """Return the edition's file and the variant, or None without a variant."""
     stem, colon, variant = str(name).rpartition(":")
     if not colon or variant.endswith(".toml"):  # the colon belongs to a drive letter
         stem, variant = str(name), None
@@ -142,7 +160,10 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return the rule with the changes: (rule, further metric, or "" for the leading one) → threshold."""
+    """Return the rule with changed thresholds.
+
+    The keys of `changes` are (rule, metric); the metric is "" for the rule's own limit.
+    """
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

@@ -1,4 +1,7 @@
-"""Tolerances: how much a metric may differ when another configuration recomputes it."""
+"""Tolerances for metrics that are recomputed with another configuration.
+
+A configuration consists of the machine (processor, device, threads) and the numerical libraries.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,26 @@ GROSS, MOST_GROSS = 1000.0, 0.1  # near zero: factor on the absolute tolerance, 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest deviation that another configuration explains: max(relative · max(|a|, |b|), absolute)."""
+    """Largest deviation that another configuration can explain.
+
+    The deviation between a and b may be at most max(relative · max(|a|, |b|), absolute).
+    """
 
     relative: float = 1e-6
     absolute: float = 0.0
 
     def allowed(self, before: float, after: float) -> float:
-        """Return the largest allowed deviation between values of this size."""
+        """Return the largest allowed deviation between two values."""
         return max(self.relative * max(abs(before), abs(after)), self.absolute)
 
     def allows(self, before: float, after: float) -> bool:
         return abs(before - after) <= self.allowed(before, after)
 
     def is_gross(self, before: float, after: float) -> bool:
-        """Return whether the deviation is too large for any configuration: the run's files were changed."""
+        """Return whether the deviation is too large for any configuration.
+
+        In this case, the files of the run were changed.
+        """
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(before - after) > max(GROSS_SHARE * max(abs(before), abs(after)), near_zero)
 
@@ -61,5 +70,5 @@ DEFAULT = Tolerance()
 
 
 def tolerance_of(name: str) -> Tolerance:
-    """Return the tolerance of a metric according to the prefix of its name."""
+    """Return the tolerance of a metric, selected by the prefix of its name."""
     return next((tolerance for start, tolerance in TOLERANCES.items() if name.startswith(start)), DEFAULT)

@@ -1,4 +1,7 @@
-"""Computation of a verdict from findings, for the exit code, the MLflow tag and every page."""
+"""Computation of a verdict from findings.
+
+The verdict determines the exit code and the MLflow tag, and every page shows it.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,18 @@ TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
 
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
-    """Return the verdict of one run with its flags.
+    """Compute the verdict of one run, with its flags.
 
-    The verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's labels). Only gating findings count.
+    The label is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS, or the edition's label for it. Only gating findings count.
 
     - fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method does not match its card.
-    - incomplete: something is missing or crashed, and the run does not already fail.
+    - incomplete: the run does not fail, but a finding is missing or a rule or diagnostic crashed.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
-    If a run's metrics do not match its recorded files, no rule judges the run: NOT JUDGED, incomplete. The order of the
-    branches below is their precedence. The truth tables of two editions are in tests/protocol/test_verdict.py. Source:
-    arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
+    If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
+    JUDGED. The branches in the code are in the order of their precedence. The truth tables of two editions are in
+    tests/protocol/test_verdict.py. Source: (D1 and D2) or D3 of arXiv 2606.21126. The published code fails on any flag, as the
+    variant `strict` does.
     """
     if not is_intact(record):
         return Verdict("incomplete", NOT_JUDGED)
@@ -51,12 +55,18 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Return whether a run is evidence: no check of its recorded files differs."""
+    """Return whether the recorded files of a run agree with every check.
+
+    Only such a run is evidence.
+    """
     return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:
-    """Return the rule if it fires, such as `D1`, else the rule with its state, such as `D3 undecided`."""
+    """Return the flag of a finding.
+
+    The flag is the rule if it fires, such as `D1`, otherwise the rule with its state, such as `D3 undecided`.
+    """
     # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
@@ -65,7 +75,7 @@ def _flag(finding: Finding) -> str:
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict of several seeds: the most severe verdict, with the flags of all seeds."""
+    """Return the most severe verdict of several seeds, with the flags of all seeds."""
     of_seeds = list(verdicts)
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])
@@ -76,7 +86,10 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(word: str, flags: Sequence[str]) -> str:
-    """Return the label with its flags: `FAIL(D1+D3)`, `WARN(D1; D3 waived)`, `needs walk-back: a, d`."""
+    """Combine a verdict's label with its flags.
+
+    Examples are `FAIL(D1+D3)`, `WARN(D1; D3 waived)` and `needs walk-back: a, d`.
+    """
     if word.endswith(":"):
         return f"{word} {', '.join(flags)}" if flags else word[:-1]
     fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
@@ -85,7 +98,11 @@ def verdict_label(word: str, flags: Sequence[str]) -> str:
 
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:
-    """Return 0 if all pass or warn, 1 if a run fails, 3 if something is incomplete or tampered with."""
+    """Return the exit code of an audit: 0, 1 or 3.
+
+    The exit code is 3 if a verdict is incomplete or the integrity check failed. Otherwise it is 1 if a run fails, and 0 if no run
+    fails.
+    """
     outcomes = {verdict.outcome for verdict in verdicts}
     if integrity_failed or "incomplete" in outcomes:
         return 3

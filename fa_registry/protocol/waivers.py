@@ -1,4 +1,4 @@
-"""Waivers: a person decides that a finding does not count, with reason, name and end."""
+"""Waivers: decisions that a finding does not count, with reason and expiry date."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ WAIVABLE = ("fail", "warn")
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """Return the waivers of a TOML file. Raises InvalidFields with every wrong field of every waiver.
+    """Read the waivers of a TOML file.
 
-    Each `[[waiver]]` has rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
-    whose expiry is before `today` is returned as expired: it has no effect but is shown.
+    Each `[[waiver]]` has the fields rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
+    whose expiry is before `today` is returned as expired; it has no effect but is shown.
+
+    Raises:
+        InvalidFields: lists every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
@@ -39,7 +42,10 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
-    """Return the finding, as waived if it failed or warns and a waiver in force matches it."""
+    """Mark a finding as waived if a valid waiver matches it.
+
+    Only findings that failed or warn can be waived. Any other finding is returned unchanged.
+    """
     if finding.outcome not in WAIVABLE:
         return finding
     for waiver in waivers:
@@ -50,21 +56,27 @@ def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Fi
 
 
 def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tuple[str, ...]:
-    """Return a remark for every waived rule that no loaded edition has, such as a misspelt rule."""
+    """Return a remark for every waived rule that no loaded edition contains.
+
+    A typical cause is a misspelt rule.
+    """
     known = {rule.code for edition in editions for rule in edition.rules}
     names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known)
-    return tuple(f"a waiver without effect: {unknown_name_text('rule', name, known)}" for name in names)
+    return tuple(f"a waiver has no effect: {unknown_name_text('rule', name, known)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return a remark for every waiver in force that matches no run, such as a misspelt run id."""
+    """Return a remark for every valid waiver that matches no run.
+
+    A typical cause is a misspelt run id.
+    """
     methods = {record.spec.method_label for record in records}
     idle = [
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
     ]
     return tuple(
-        f"a waiver of {waiver.rule} without effect: "
-        + (f"no run begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
+        f"a waiver of {waiver.rule} has no effect: "
+        + (f"no run id begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
         for waiver in idle
     )
 
@@ -103,15 +115,18 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
         if name not in days:
             yield f"{name}: missing"
         elif days[name] is None:
-            yield f"{name}: expected a date as 2026-11-30, found {jsonio.describe_value(table[name])}"
+            yield f"{name}: expected a date such as 2026-11-30, found {jsonio.describe_value(table[name])}"
     if days.get("date") and days["date"] > today:
-        yield f"date: {days['date']} is after today, {today}: a waiver is valid from the day it was given"
+        yield f"date: {days['date']} is after today, {today}; a waiver is valid only from its date on"
     if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:
-        yield f"expiry: {days['expiry']} is before the waiver's own date {days['date']}"
+        yield f"expiry: {days['expiry']} is before the date of the waiver, {days['date']}"
 
 
 def _day(value: Any) -> datetime.date | None:
-    """Return the day of a TOML date or of a text YYYY-MM-DD; fromisoformat alone would accept 2026-W48."""
+    """Return the day of a TOML date or of a text YYYY-MM-DD, or None.
+
+    fromisoformat would also accept a text such as 2026-W48.
+    """
     if isinstance(value, datetime.datetime):
         return None
     if isinstance(value, datetime.date):

@@ -1,8 +1,9 @@
-"""Statistics over seeds: intervals, differences, equivalence, ranks. ddof = 1 everywhere.
+"""Statistics over seeds: intervals, differences, equivalence tests and ranks.
 
-No function returns NaN. Inputs that allow no number raise a ValueError that states what was expected, what was found
-and what to do. Results that are defined but weak (one seed, no spread) are returned with a remark, and with None where
-a number would be a guess. The coverage of every interval is simulated in tests/statistics.
+All standard deviations use ddof = 1. No function returns NaN. If an input permits no result, the function raises a ValueError
+that states what was expected, what was found and what to do. If a result is defined but weak (one seed, no spread), the result
+contains a remark, and None instead of values that would be guesses. Tests in tests/statistics simulate the coverage of every
+interval.
 """
 
 from fa_registry.statistics.differences import (

@@ -1,7 +1,7 @@
 """Differences of two means, their intervals, and equivalence tests.
 
-One method beats another only if the interval of the difference excludes 0. Equivalence is shown by two one-sided tests:
-the interval is wholly within a margin that was fixed before.
+One method beats another only if the interval of the difference excludes 0. Two one-sided tests show equivalence: the complete
+interval must be within a margin that was fixed before the runs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fa_registry.statistics.samples import (
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Mean of a − b over common seeds.
+    """Mean of a − b over the seeds that a and b have in common.
 
-    std, interval, p and df are None for one pair, which is provisional. `seeds` are the pairs, sorted. `only_a` and
-    `only_b` are the seeds without a partner, which do not count.
+    If there is only one pair, the result is provisional, and std, interval, p and df are None. `seeds` are the common seeds,
+    sorted. `only_a` and `only_b` are the seeds of one side without a partner; these seeds do not count.
     """
 
     mean: float
@@ -45,7 +45,10 @@ class PairedDifference:
 
 @dataclass(frozen=True)
 class WelchDifference:
-    """mean(a) − mean(b) of independent samples; df by Welch–Satterthwaite, p two-sided."""
+    """Difference mean(a) − mean(b) of independent samples.
+
+    `df` are the Welch–Satterthwaite degrees of freedom, and `p` is two-sided.
+    """
 
     mean: float
     interval: Interval
@@ -58,9 +61,9 @@ class WelchDifference:
 
 @dataclass(frozen=True)
 class StatedDifference:
-    """mean(a) − mean(b), where the author stated the values b.
+    """Difference mean(a) − mean(b), where b are values that an author stated.
 
-    `interval` is None for one value of a. `draws` is the number of different values in b.
+    `interval` is None if a has only one value. `draws` is the number of different values in b.
     """
 
     mean: float
@@ -71,9 +74,9 @@ class StatedDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcome of a comparison, higher being better.
+    """Outcome of a comparison of a and b, in which higher values are better.
 
-    It is "a beats b", "b beats a", "undecided" (the interval contains 0) or "provisional" (there is no interval).
+    `outcome` is "a beats b", "b beats a", "undecided" (the interval contains 0) or "provisional" (there is no interval).
     """
 
     outcome: str
@@ -84,29 +87,29 @@ class Comparison:
 def paired_difference(
     a: Mapping[int, float], b: Mapping[int, float], confidence: float = CONFIDENCE
 ) -> PairedDifference:
-    """Return the paired t test and its interval (Student 1908) over the seeds that a and b share.
+    """Compute the paired t test and its interval over the common seeds (Student 1908).
 
-    It is always the t interval, also for n ≥ 20: it excludes 0 exactly if p < 1 − confidence.
+    The interval is always the t interval, also for n ≥ 20. Therefore it excludes 0 exactly if p < 1 − confidence.
 
     Args:
         a: seed → value.
         b: seed → value.
-        confidence: level of the interval.
+        confidence: confidence level of the interval.
 
     Raises:
-        ValueError: there is no common seed, or a value is not finite, unmatched seeds included.
+        ValueError: there is no common seed, or a value is not finite. Values of unmatched seeds are also checked.
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
     seeds = tuple(sorted(a.keys() & b.keys()))
     only_a, only_b = tuple(sorted(a.keys() - b.keys())), tuple(sorted(b.keys() - a.keys()))
     if not seeds:
         raise ValueError(
-            f"a paired difference needs common seeds, found {list(only_a)} and {list(only_b)}; "
+            f"a paired difference needs common seeds, but a has the seeds {list(only_a)} and b has the seeds {list(only_b)}; "
             "train both with the same seeds, or use welch for independent samples"
         )
     differences = [a[seed] - b[seed] for seed in seeds]
     if len(seeds) == 1:
-        remark = "provisional: one pair has no interval"
+        remark = "provisional: no interval, because there is only one pair"
         return PairedDifference(differences[0], None, None, None, None, seeds, only_a, only_b, remark)
     sample, df = reported(differences), len(seeds) - 1
     floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
@@ -116,13 +119,13 @@ def paired_difference(
 
 
 def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
-    """Return the difference of two independent means with unequal variances.
+    """Compute Welch's test for two independent means with unequal variances.
 
-    Welch 1947, Biometrika 34, 28–35. At n = 3 and equal spreads the interval is conservative: it covers 96.6 %
+    Source: Welch 1947, Biometrika 34, 28–35. For n = 3 and equal spreads, the 95 % interval is conservative: its coverage is 96.6 %
     (simulated).
 
     Raises:
-        ValueError: a side has fewer than two values, or one that is not finite.
+        ValueError: a side has fewer than two values, or a value is not finite.
     """
     first, second = reported(a, "Welch's test (side a)"), reported(b, "Welch's test (side b)")
     raw, df = welch_error(first, second)
@@ -134,33 +137,36 @@ def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
 def stated_difference(
     a: Iterable[float], b: Iterable[float], resolution: float = 0.0, confidence: float = CONFIDENCE
 ) -> StatedDifference:
-    """Return the difference of measured values a and stated values b, which are not paired by seed.
+    """Compute the difference between measured values a and stated values b.
 
-    Different stated values are an independent sample (Welch 1947). A repeated value has more weight but adds no
-    information, so the degrees of freedom are then the smallest possible. A single stated value is one draw of unknown
-    origin: Student's t with variance s²(1 + 1/n), s and n − 1 degrees from a, as for predicting one further value (Hahn
-    and Meeker 1991, Statistical Intervals).
+    The values are not paired by seed.
 
-    Checked in tests/statistics/test_coverage.py on seeded normal samples of equal spread, 4000 per case: the interval
-    of paired differences, which uses one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 %
-    at n = 10; this one covers 95 %, and with two or more different values at least the 93.5 % that protocol.md §3
-    requires. No interval covers stated values from a wider distribution than that of a.
+    If all stated values are different, they are an independent sample (Welch 1947). If some stated values are equal, they have more
+    weight but add no information. The degrees of freedom are then the smallest possible number. If there is only one different
+    stated value, it is one draw of unknown origin. The test is then Student's t with variance s²(1 + 1/n), where s and n − 1
+    degrees of freedom come from a. This is the interval for predicting one further value (Hahn and Meeker 1991, Statistical
+    Intervals).
+
+    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. The interval of
+    paired differences, which uses one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10. The
+    interval of this function covers 95 %, and with two or more different stated values at least the 93.5 % that protocol.md §3
+    requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
 
     Args:
         a: measured values.
         b: stated values.
-        resolution: stated values within one multiple of it are equal (one sample of the test set, in the unit of the
-            values).
-        confidence: level of the interval.
+        resolution: stated values are equal if they round to the same multiple of `resolution`, which is one sample of the test
+            set in the unit of the values.
+        confidence: confidence level of the interval.
 
     Raises:
-        ValueError: a side has no value, or one that is not finite.
+        ValueError: a side has no value, or a value is not finite.
     """
     values, given = finite(a, "side a"), finite(b, "a stated side")
     numbers = {round(value / resolution) if resolution else value: value for value in given}
     mean = math.fsum(values) / len(values) - math.fsum(given) / len(given)
     if len(values) < 2:
-        return StatedDifference(mean, None, len(numbers), "provisional: one value has no interval")
+        return StatedDifference(mean, None, len(numbers), "provisional: no interval, because there is only one value")
     first = reported(values, "a stated difference")
     if len(numbers) == 1:
         raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
@@ -176,10 +182,11 @@ def stated_difference(
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
-    """Return the standard error of mean(a) − mean(b) and its Welch–Satterthwaite degrees of freedom.
+    """Compute the standard error of mean(a) − mean(b) and its degrees of freedom.
 
-    The formula uses the share of the variance that a contributes: the textbook form squares variances and underflows.
-    Without any spread the degrees of freedom are the smallest that the formula can give.
+    The degrees of freedom are those of Welch–Satterthwaite. The formula uses each side's share of the variance, because the
+    textbook form squares variances and underflows. If both sides have no spread, the degrees of freedom are the smallest value
+    that the formula can return.
     """
     error_a, error_b = standard_error(a), standard_error(b)
     error = math.hypot(error_a, error_b)
@@ -190,23 +197,25 @@ def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
 
 
 def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
-    """Return whether a beats b, higher being better (swap the arguments for a loss).
+    """Decide whether a beats b, where higher values are better.
 
-    a beats b only if the 95 % interval of the difference excludes 0. The test is paired if any seed is shared, else
-    Welch's. Too few values for an interval give the outcome "provisional".
+    For a loss, swap a and b. a beats b only if the 95 % interval of the difference excludes 0. If a and b have a common seed, the
+    test is paired, otherwise it is Welch's test. If there are too few values for an interval, the outcome is "provisional".
 
     Args:
         a: seed → value.
         b: seed → value.
 
     Raises:
-        ValueError: as paired_difference and welch raise it.
+        ValueError: see `paired_difference` and `welch`.
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
     if a.keys() & b.keys():
         difference = paired_difference(a, b)
     elif min(len(a), len(b)) < 2:
-        return Comparison("provisional", None, f"no common seed, and {len(a)} and {len(b)} values have no interval")
+        return Comparison(
+            "provisional", None, f"no interval: a and b have no common seed and only {len(a)} and {len(b)} values"
+        )
     else:
         difference = welch(a.values(), b.values())
     if difference.interval is None:
@@ -224,7 +233,9 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
 
 def _by_seed(values: Mapping[int, float], side: str) -> dict[int, float]:
     if not isinstance(values, Mapping):
-        raise ValueError(f"side {side}: expected a mapping of seed to value, found {values!r}; pairs need their seeds")
+        raise ValueError(
+            f"side {side}: expected a mapping of seed to value, found {values!r}; pairs are formed by seed"
+        )
     return dict(zip(values, finite(values.values(), f"side {side}"), strict=True))
 
 
@@ -239,9 +250,12 @@ ALPHA = 0.05
 class Equivalence:
     """Outcome of an equivalence test: "reproduced", "not shown" or "differs".
 
-    `difference` is measured − published, in the unit of the margin. `p_lower` is the one-sided p against "the
-    difference is −margin or less", `p_upper` against "+margin or more". `interval_90` is inside ±margin exactly if both
-    p are below 0.05; `interval_95` decides "differs".
+    Attributes:
+        difference: measured mean − published mean, in the unit of the margin.
+        p_lower: one-sided p-value against the hypothesis that the difference is −margin or less.
+        p_upper: one-sided p-value against the hypothesis that the difference is +margin or more.
+        interval_90: 90 % interval of the difference; it is inside ±margin exactly if both p-values are below 0.05.
+        interval_95: 95 % interval of the difference, which decides the outcome "differs".
     """
 
     outcome: str
@@ -256,23 +270,24 @@ class Equivalence:
 
 
 def tost(measured: Iterable[float] | Reported, published: Reported | float, margin: float) -> Equivalence:
-    """Return the result of two one-sided t tests.
+    """Test equivalence by two one-sided t tests.
 
-    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680. "reproduced": both p < 0.05. "differs": the 95 % interval
-    is wholly outside ±margin. Else "not shown".
+    Source: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680. The outcome is "reproduced" if both p < 0.05, "differs" if the
+    95 % interval is completely outside ±margin, and "not shown" otherwise.
 
     Args:
-        measured: one value per seed, or their summary Reported(mean, std, n). A tuple is a list of values.
-        published: Reported(mean, std, n), tested with Welch's degrees of freedom, or a number, taken as exact.
-        margin: > 0, in the unit of the values, fixed before the runs. A difference of exactly the margin is not inside
-            it.
+        measured: one value per seed, or their summary Reported(mean, std, n). A tuple is interpreted as a list of values.
+        published: Reported(mean, std, n), tested with Welch's degrees of freedom, or a number, which is treated as exact.
+        margin: > 0, in the unit of the values, fixed before the runs. A difference of exactly the margin is outside the margin.
 
     Raises:
         ValueError: the margin is not positive, there are fewer than two measured values, or a value is not finite.
     """
     (margin,) = finite([margin], "the margin")
     if margin <= 0:
-        raise ValueError(f"expected a margin > 0, found {margin!r}; fix it in the unit of the values before the runs")
+        raise ValueError(
+            f"expected a margin > 0, found {margin!r}; choose the margin before the runs, in the unit of the values"
+        )
     sample = measured if isinstance(measured, Reported) else reported(measured, "an equivalence test")
     target, raw, df = _against(sample, published)
     difference = sample.mean - target
@@ -289,7 +304,7 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """Return the published mean, the standard error of the difference and its degrees of freedom."""
+    """Return published mean, standard error of the difference, degrees of freedom."""
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):

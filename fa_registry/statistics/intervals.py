@@ -1,7 +1,7 @@
-"""Intervals of a mean (Student's t or bootstrap) and of a share (Wilson's score).
+"""Intervals of a mean (Student's t, bootstrap) and of a proportion (Wilson).
 
-Also the confidence level after interim analyses, and the number of seeds that a study needs. A bootstrap is refused
-where its coverage is too low.
+The module also computes the confidence level after interim analyses, and the number of seeds that a study needs. The bootstrap
+raises an error for samples that are too small for its nominal coverage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ MOST_SEEDS = 1000  # if more are needed, the mean is practically equal to the li
 
 @dataclass(frozen=True)
 class Interval:
-    """Interval low..high in the unit of the values; method: "t", "bootstrap" or "wilson"."""
+    """Interval from `low` to `high`, in the unit of the values.
+
+    `method` is "t", "bootstrap" or "wilson".
+    """
 
     low: float
     high: float
@@ -33,23 +36,26 @@ class Interval:
 
 
 def excludes(interval: Interval, value: float) -> bool:
-    """Return whether the value is outside; the ends belong to the interval."""
+    """Return whether the value is outside the interval.
+
+    The ends belong to the interval.
+    """
     return value < interval.low or value > interval.high
 
 
 def around(centre: float, error: float, df: float, confidence: float = CONFIDENCE) -> Interval:
-    """Return centre ± the t quantile times the standard error."""
+    """Return the interval centre ± t quantile × standard error."""
     half = quantile(df, confidence) * error
     return Interval(centre - half, centre + half, confidence, "t")
 
 
 def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
-    """Return the Student-t interval of the mean of n ≥ 2 values; a point if all are equal.
+    """Compute the Student-t interval of the mean of n ≥ 2 values.
 
-    Source: Student 1908.
+    Source: Student 1908. If all values are equal, the interval is a point.
 
     Raises:
-        ValueError: fewer than two values, one that is not finite, or a confidence outside 0..1.
+        ValueError: there are fewer than two values, a value is not finite, or the confidence is outside 0..1.
     """
     sample = reported(values, "a t interval")
     return around(sample.mean, standard_error(sample), sample.n - 1, _proper(confidence))
@@ -58,29 +64,28 @@ def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Inter
 def bootstrap_interval(
     values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return the expanded percentile bootstrap interval of the mean.
+    """Compute the expanded percentile bootstrap interval of the mean.
 
-    Hesterberg 2015, The American Statistician 69, 371–386. The plain percentile interval uses normal quantiles and a
-    ddof-0 spread: at n = 20 it covers 93 % instead of the nominal 95 % (simulated). Requesting the percentiles of
-    Φ(−t·√(n/(n−1))) instead of α/2 from scipy corrects both.
+    Source: Hesterberg 2015, The American Statistician 69, 371–386. The plain percentile interval uses normal quantiles and a ddof-0
+    spread, so at n = 20 it covers 93 % instead of the nominal 95 % (simulated). To correct both, scipy computes the percentiles
+    at Φ(−t·√(n/(n−1))) instead of α/2.
 
     Args:
-        values: at least BOOTSTRAP_LEAST values.
-        confidence: level of the interval.
-        seed: an integer, not a shared generator, so that the same values give the same interval in any order of calls.
+        values: at least BOOTSTRAP_LEAST = 20 values.
+        confidence: confidence level of the interval.
+        seed: an integer instead of a shared generator. The same values therefore have the same interval in any order of calls.
         resamples: number of resamples.
 
     Raises:
-        ValueError: a value is not finite, or n < 20: at n = 3 the percentile interval is (min, max), which misses if
-            all three
-            values are on one side of the mean, 2 times in 8.
+        ValueError: a value is not finite, or n < 20. At n = 3, the percentile interval would be (min, max), which misses the mean
+            in 2 of 8 cases, namely if all three values are on one side of the mean.
     """
     numbers = finite(values, "a bootstrap interval")
     _proper(confidence)
     if len(numbers) < BOOTSTRAP_LEAST:
         raise ValueError(
-            f"a bootstrap interval needs at least {BOOTSTRAP_LEAST} values, found {len(numbers)}; a percentile bootstrap "
-            "covers 75 % at n = 3 and 84 % at n = 5 where 95 % is claimed: use t_interval"
+            f"a bootstrap interval needs at least {BOOTSTRAP_LEAST} values, found {len(numbers)}; use t_interval, because a 95 % "
+            "percentile bootstrap covers only 75 % at n = 3 and 84 % at n = 5"
         )
     if min(numbers) == max(numbers):
         return Interval(numbers[0], numbers[0], confidence, "bootstrap")
@@ -98,21 +103,23 @@ def bootstrap_interval(
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return the interval of a share among n independent samples (Wilson 1927, JASA 22, 209–212).
+    """Compute the interval of a proportion of n independent samples.
 
-    It describes what another test set of this size might show. It stays inside 0..1 and is not a point at 0 or 1,
-    unlike the usual ±√(p(1−p)/n).
+    Source: Wilson 1927, JASA 22, 209–212. The interval describes the proportions that another test set of this size might have. In
+    contrast to ±√(p(1−p)/n), it stays inside 0..1 and is not a point at 0 or 1.
 
     Args:
-        share: 0 to 1, a fraction of n or the mean of several.
+        share: proportion from 0 to 1: a fraction of n samples, or a mean of several such fractions.
         n: number of samples.
-        confidence: level of the interval.
+        confidence: confidence level of the interval.
 
     Raises:
-        ValueError: the share is outside 0..1, or n < 1.
+        ValueError: the proportion is outside 0..1, or n < 1.
     """
     if not 0 <= share <= 1 or n < 1:
-        raise ValueError(f"expected a share from 0 to 1 of n ≥ 1 samples, found {share!r} of {n!r}")
+        raise ValueError(
+            f"expected a proportion from 0 to 1 and a number of samples n ≥ 1, found {share!r} and n = {n!r}"
+        )
     z = float(special.ndtri((1 + _proper(confidence)) / 2))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -120,30 +127,36 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
 
 
 def look_confidence(look: int, confidence: float = CONFIDENCE) -> float:
-    """Return the level of the interval at interim analysis `look`: 95 %, 97.5 %, 99.17 %, 99.58 %, …
+    """Return the confidence level at interim analysis number `look`.
 
-    At analysis k ≥ 2 the error is α/(k(k−1)), and Σ 1/(k(k−1)) over k ≥ 2 is 1: all later analyses together may err as
-    often as the first alone. Adding seeds until the interval leaves the limit therefore errs to one side with
-    probability α at most (5 %; 2.5 % for a single analysis), for any number of analyses: Bonferroni's bound, which
-    holds for any dependence between them.
+    The levels are 95 %, 97.5 %, 99.17 %, 99.58 %, … At analysis k ≥ 2, the error probability is α/(k(k−1)). The sum of 1/(k(k−1))
+    over k ≥ 2 is 1, so all later analyses together have the same error probability as the first analysis.
+
+    Seeds may therefore be added until the interval excludes the limit. The probability of an error to one side is then at most
+    α = 5 %, for any number of analyses, compared with 2.5 % for a single analysis. This is Bonferroni's bound, which is valid for
+    any dependence between the analyses.
+
+    Args:
+        look: number of the interim analysis, starting at 1.
+        confidence: confidence level of a single analysis.
 
     Raises:
         ValueError: `look` is below 1.
     """
     if look < 1:
-        raise ValueError(f"expected the number of the interim analysis, from 1, found {look!r}")
+        raise ValueError(f"expected the number of the interim analysis, 1 or more, found {look!r}")
     return 1 - (1 - _proper(confidence)) / max(1, look * (look - 1))
 
 
 def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
-    """Return the fewest seeds, fixed in advance, that decide with probability `power`.
+    """Return the smallest number of seeds that decides with probability `power`.
 
-    Decided means that the 95 % t interval is wholly on one side of the limit, by the noncentral t distribution. None
-    beyond MOST_SEEDS.
+    The number of seeds is fixed in advance. A study decides if the 95 % t interval is completely on one side of the limit; the
+    probability follows from the noncentral t distribution. Return None if more than MOST_SEEDS seeds are needed.
 
     Args:
-        distance: of the true mean from the limit, > 0.
-        std: standard deviation of one seed.
+        distance: distance of the true mean from the limit, > 0.
+        std: standard deviation over seeds.
         power: probability of a decision.
     """
     counts = np.arange(2, MOST_SEEDS + 1)
@@ -159,7 +172,10 @@ def level_text(confidence: float) -> str:
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0) -> Interval:
-    """Return t_interval below 20 values, else bootstrap_interval; `method` of the result names it."""
+    """Compute the t interval for n < 20 values, otherwise the bootstrap interval.
+
+    The attribute `method` of the result is the name of the method.
+    """
     numbers = tuple(values)
     if len(numbers) < BOOTSTRAP_LEAST:
         return t_interval(numbers, confidence)
@@ -167,14 +183,14 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE, *, seed: i
 
 
 def _expanded(confidence: float, n: int) -> float:
-    """Return the percentile level at which the bootstrap interval is as wide as the t interval.
+    """Return the level at which a percentile interval is as wide as the t interval.
 
-    This holds for normal values.
+    This is exact for normal values.
     """
     return float(2 * special.ndtr(quantile(n - 1, confidence) * math.sqrt(n / (n - 1))) - 1)
 
 
 def _proper(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise ValueError(f"expected a confidence between 0 and 1, found {confidence!r}; 95 % is 0.95")
+        raise ValueError(f"expected a confidence level between 0 and 1, found {confidence!r}; for 95 %, pass 0.95")
     return confidence

@@ -1,4 +1,4 @@
-"""Mean of readings over seeds, arithmetic or geometric, with its deviation and interval."""
+"""Means over seeds, arithmetic or geometric, with std and interval."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LARGEST_DECADES = 308.0  # largest power of ten in float64
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """A metric over seeds.
+    """Mean of one metric over seeds.
 
     Args:
         average: ARITHMETIC or GEOMETRIC.
-        mean: the mean, or why there is none.
+        mean: the mean, or a Reading with the reason why there is no mean.
         n: number of seeds with a value.
         of: number of all seeds.
-        terms: the averaged number of each seed: decimal logarithms if the mean is geometric, empty if a value is 0.
+        terms: one averaged number per seed. For a geometric mean, these are decimal logarithms, or empty if a value is 0.
     """
 
     average: str
@@ -34,22 +34,31 @@ class OverSeeds:
 
     @property
     def std(self) -> Reading:
-        """Return the standard deviation (ddof 1); for a geometric mean the factor 10^std of the logarithms."""
+        """Standard deviation over seeds (ddof 1).
+
+        For a geometric mean, this is the factor 10^std, where std is the standard deviation of the decimal logarithms.
+        """
         return self._figure("std")
 
     @property
     def low(self) -> Reading:
-        """Return the lower end of the 95 % t interval of the mean; computed on logarithms if geometric."""
+        """Lower end of the 95 % t interval of the mean.
+
+        For a geometric mean, the interval is computed from logarithms.
+        """
         return self._figure("low")
 
     @property
     def high(self) -> Reading:
-        """Return the upper end of that interval."""
+        """Upper end of the 95 % t interval of the mean.
+
+        For a geometric mean, the interval is computed from logarithms.
+        """
         return self._figure("high")
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return both ends; None if there are none."""
+        """Both ends of the 95 % t interval of the mean, or None without an interval."""
         ends = self.low.value, self.high.value
         return None if None in ends else ends
 
@@ -63,20 +72,24 @@ class OverSeeds:
         if self.n == 1:
             return Reading(None, "one seed: no interval")
         if not self.terms:
-            return Reading(None, "no interval: 0 has no logarithm")
+            return Reading(None, "no interval, because a value is 0 and has no logarithm")
         found = self._summary
         if self.average == ARITHMETIC:
             return Reading(getattr(found, name))
         if max(abs(found.low), abs(found.high), found.std) > LARGEST_DECADES:
-            return Reading(None, "no interval: it is wider than the range of numbers")
+            return Reading(None, "no interval, because its ends exceed the range of float64")
         return Reading(10.0 ** getattr(found, name))
 
 
 def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeeds:
-    """Return the mean over seeds of (seed, reading), by ARITHMETIC or GEOMETRIC `average`.
+    """Compute the mean of a metric over seeds.
 
-    Runs of one seed count as one. A seed without a value is not counted in n; a value that is not finite leaves no
-    mean.
+    Several runs with the same seed count as one seed. A seed without a value does not count in n. If a value is not finite,
+    there is no mean.
+
+    Args:
+        readings: pairs of seed and Reading.
+        average: ARITHMETIC or GEOMETRIC.
     """
     given = tuple(readings)
     of = len({seed for seed, _ in given})
@@ -86,14 +99,19 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
         return OverSeeds(average, next(iter((*broken, *(one for _, one in given))), Reading(None, "no run")), 0, of)
     low, high = min(known), max(known)
     if (average == GEOMETRIC and low <= 0 < high - low) or (average == ARITHMETIC and max(-low, high) > LARGEST):
-        return OverSeeds(average, Reading(None, f"no {average} mean of {low:.3g} to {high:.3g}"), 0, of)
+        return OverSeeds(
+            average, Reading(None, f"no {average} mean exists for values from {low:.3g} to {high:.3g}"), 0, of
+        )
     values = tuple(seed_values(given, average).values())
     terms = values if average == ARITHMETIC else tuple(map(math.log10, values)) if low > 0 else ()
     return OverSeeds(average, Reading(_mean(values, average)), len(values), of, terms)
 
 
 def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
-    """Return seed → value for the seeds with a value; several runs of one seed are averaged."""
+    """Return a mapping seed → value, without the seeds that have no value.
+
+    Several runs with the same seed are averaged.
+    """
     several: dict[int, list[float]] = {}
     for seed, reading in readings:
         if reading.value is not None:
@@ -102,7 +120,10 @@ def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[i
 
 
 def _mean(values: Sequence[float], average: str) -> float:
-    """Return the mean, clipped to the values' range: the mean of equal values is exactly that value."""
+    """Compute the mean, clipped to the range of the values.
+
+    The mean of equal values is therefore exact.
+    """
     low, high = min(values), max(values)
     if low == high:
         return low

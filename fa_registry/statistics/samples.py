@@ -1,4 +1,4 @@
-"""Summaries of a sample: of a list of numbers, or of a published mean ± std."""
+"""Summaries of a sample, computed from its values or published as mean ± std."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from scipy import special
 
 CONFIDENCE = 0.95
 LARGEST = 1e150  # beyond it sums and interval ends may overflow float64
-NO_SPREAD = "no spread: the interval is only as wide as rounding, narrower than {n} values can justify"
+NO_SPREAD = "no spread beyond rounding errors, so the interval is narrower than {n} values can justify"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean of n values; std (ddof 1) and the 95 % t interval low..high are None for n < 2."""
+    """Summary of n values: mean, standard deviation and 95 % t interval.
+
+    `std` (ddof 1) and the ends of the interval, `low` and `high`, are None if n < 2.
+    """
 
     n: int
     mean: float
@@ -28,7 +31,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Reported:
-    """A sample known by mean, std (ddof 1; multiply a ddof-0 one by √(n/(n−1))) and n ≥ 2."""
+    """Sample of n ≥ 2 values of which only mean and standard deviation are known.
+
+    `std` must have ddof 1. Multiply a standard deviation with ddof 0 by √(n/(n−1)).
+    """
 
     mean: float
     std: float
@@ -39,17 +45,17 @@ class Reported:
         if self.std < 0 or not isinstance(self.n, Integral) or self.n < 2:
             raise ValueError(
                 f"expected a standard deviation ≥ 0 and an integer n ≥ 2, found std={self.std!r}, n={self.n!r}; "
-                "a value published without its spread is a constant: pass the number itself"
+                "for a value published without a standard deviation, pass the number instead of Reported"
             )
         for name, value in (("mean", mean), ("std", std), ("n", int(self.n))):
             object.__setattr__(self, name, value)  # a float32 would round all results computed from it
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Return mean, sample standard deviation and Student-t 95 % interval of the mean.
+    """Compute mean, sample standard deviation and Student-t 95 % interval of the mean.
 
     Raises:
-        ValueError: there are no values, or one is not finite: a summary never hides a broken run.
+        ValueError: there are no values, or a value is not finite, for example that of a diverged run.
     """
     numbers = finite(values, "a summary")
     if len(numbers) == 1:
@@ -60,15 +66,23 @@ def summary(values: Iterable[float]) -> Summary:
 
 
 def reported(values: Iterable[float], purpose: str = "a sample with a spread") -> Reported:
-    """Return mean, std (ddof 1) and n of at least two values; `purpose` names them in error messages."""
+    """Compute mean, std (ddof 1) and n of at least two values.
+
+    Args:
+        values: the values.
+        purpose: name of the values in error messages.
+
+    Raises:
+        ValueError: there are fewer than two values, or a value is not finite.
+    """
     return _figures(finite(values, purpose, least=2))
 
 
 def _figures(numbers: tuple[float, ...]) -> Reported:
-    """Return the exactly summed mean, clipped to the data, and the std.
+    """Compute the exactly summed mean, clipped to the data, and the std.
 
-    Equal values have exactly their own mean and a std of 0, not 1e-17. hypot scales before it squares: deviations of
-    1e-170 keep their std, where a sum of squares would be 0.
+    Equal values have exactly their own mean and a std of 0, not 1e-17. hypot scales the deviations before it squares them;
+    therefore deviations of 1e-170 have a std > 0, whereas their sum of squares would be 0.
     """
     mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
     std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)
@@ -76,13 +90,18 @@ def _figures(numbers: tuple[float, ...]) -> Reported:
 
 
 def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float, ...]:
-    """Return the values as floats.
+    """Check that all values are finite, and return the values as floats.
+
+    Args:
+        values: the values.
+        purpose: name of the values in error messages.
+        least: smallest number of values.
 
     Raises:
-        ValueError: too few values, not numbers, not finite, or a mapping (its keys are not values).
+        ValueError: there are too few values, a value is not a finite number, or `values` is a mapping.
     """
     if isinstance(values, Mapping):
-        raise ValueError(f"{purpose} takes values, found a mapping {dict(values)!r}; pass its .values()")
+        raise ValueError(f"{purpose}: expected a list of values, found a mapping {dict(values)!r}; pass its .values()")
     numbers = tuple(values)
     if len(numbers) < least:
         needed = "one value" if least == 1 else f"{least} values"
@@ -93,29 +112,35 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
     wrong = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
     if wrong:
         raise ValueError(
-            f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)}; "
-            "exclude a diverged run by name, and report the exclusion"
+            f"{purpose}: expected finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)} values; "
+            "exclude diverged runs by name, and report the exclusion"
         )
     return tuple(float(value) for value in numbers)
 
 
 def standard_error(sample: Reported) -> float:
-    """Return the standard error of the mean, std/√n."""
+    """Compute the standard error of the mean, std/√n."""
     return sample.std / math.sqrt(sample.n)
 
 
 def rounding(*numbers: float) -> float:
-    """Return the rounding error of float64 in a difference of these numbers.
+    """Return the float64 rounding error of a difference of these numbers.
 
-    It is never 0, so it can be a divisor.
+    The rounding error is never 0, so it can be a divisor.
     """
     return max(4 * sys.float_info.epsilon * max(map(abs, numbers)), sys.float_info.min)
 
 
 def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
-    """Return the standard error, but at least the rounding error, with a remark in that case.
+    """Return the larger of the standard error and the rounding error, and a remark.
 
-    So 0.3 against 0.1 + 0.2 three times is no significant difference, and 0/0 does not occur.
+    The remark is empty unless the rounding error replaced the standard error. Without this minimum, 0.1 + 0.2 measured three times
+    would differ significantly from 0.3, and equal values would lead to 0/0.
+
+    Args:
+        raw: standard error.
+        floor: rounding error.
+        n: number of values, for the remark.
     """
     return (raw, "") if raw > floor else (floor, NO_SPREAD.format(n=n))
 
@@ -126,29 +151,33 @@ def quantile(df: float, confidence: float = CONFIDENCE) -> float:
 
 
 def upper_tail(t: float, df: float) -> float:
-    """Return P(T ≥ t) by the lower tail of −t: 1 − P(T ≤ t) has no digits left beyond t ≈ 10."""
+    """Compute P(T ≥ t) of Student's t distribution.
+
+    The function uses the lower tail of −t, because 1 − P(T ≤ t) has no correct digits for t above about 10.
+    """
     return float(special.stdtr(df, -t))
 
 
 def rank_p_value(observed: float, null: Iterable[float]) -> float:
-    """Return (1 + #{null ≥ observed}) / (n + 1), one-sided for large `observed`, in 1/(n+1)..1.
+    """Compute the one-sided rank p-value (1 + #{null ≥ observed}) / (n + 1).
 
-    Never 0: the observed draw is one of the n + 1 (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With
-    20 draws the smallest p is 1/21 = 0.048.
+    The p-value is small for a large `observed`. It is at least 1/(n + 1) and never 0, because the observed value is one of the
+    n + 1 draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
+    0.048.
 
     Raises:
-        ValueError: the null is empty, or a number is not finite.
+        ValueError: `null` is empty, or a number is not finite.
     """
     (value,), draws = finite([observed], "the observed value"), finite(null, "a null distribution")
     return (1 + sum(draw >= value for draw in draws)) / (len(draws) + 1)
 
 
 def holm(p_values: Iterable[float]) -> tuple[float, ...]:
-    """Return Holm's adjusted p-values in the given order.
+    """Compute Holm's adjusted p-values, in the order of `p_values`.
 
-    Those at most α may be rejected together at level α, for any dependence. The i-th smallest of m is multiplied by m −
-    i + 1, and none is less than a smaller one's (Holm 1979, Scand. J. Statist. 6, 65). Rounded to 12 digits, so that 3
-    × 1/60 does not exceed .05.
+    All hypotheses whose adjusted p-value is at most α may be rejected together at level α, for any dependence. The i-th smallest of
+    m p-values is multiplied by m − i + 1. No adjusted p-value is smaller than that of a smaller p-value (Holm 1979, Scand. J.
+    Statist. 6, 65). The results are rounded to 12 digits; otherwise 3 × 1/60 would exceed .05.
 
     Raises:
         ValueError: a p-value is outside 0..1.

@@ -1,4 +1,4 @@
-"""Scatter of values: outliers, and whether normal scatter is shown, assumed or refuted."""
+"""Scatter of values over seeds: tests for outliers and for normality."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samp
 
 
 def far_value(values: Sequence[float], level: float, least: float) -> int | None:
-    """Return the index of the value that is far from the others, or None.
+    """Return the index of an outlier, or None if there is no outlier.
 
     Args:
-        values: one per seed; None is returned for fewer than three.
-        level: of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
-        least: smallest distance from the nearest other value, in their unit. Without it, three values of which two are
-            equal
-            would always have one that is far.
+        values: one value per seed. Return None if there are fewer than three values.
+        level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
+        least: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
+            values of which two are equal would always have an outlier.
 
     Raises:
         ValueError: a value is not finite.
     """
-    numbers = finite(values, "a test for a far value")
+    numbers = finite(values, "a test for an outlier")
     if len(numbers) < 3:
         return None
     sample, n = reported(numbers), len(numbers)
@@ -41,24 +40,26 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
 
 
 def scatter_text(values: Sequence[float]) -> str:
-    """Return the assumption that a t interval of these values rests on; empty for fewer than two.
+    """Return a sentence about the normality assumption of the t interval.
 
-    From TESTED values on, the text has the result of the test of Shapiro and Wilk (1965, Biometrika 52, 591). The
-    coverages are simulated in tests/statistics/test_coverage.py.
+    For fewer than two values, return an empty string. For TESTED = 8 values or more, the sentence contains the result of the test
+    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, it states coverages, which
+    tests/statistics/test_coverage.py simulates.
     """
     n = len(values)
     if n < 2:
         return ""
-    assumed = f"The {level_text(CONFIDENCE)} interval assumes that seeds scatter normally"
+    assumed = f"The {level_text(CONFIDENCE)} interval assumes that the values of the seeds are normally distributed"
     if n < TESTED:
         return (
-            f"{assumed}, which {n} seeds cannot show. If they do, an interval of three seeds contains the true mean in 95 % of "
-            "studies. It does so in 84 % if they scatter log-normally, and in 48 % if one seed in five collapses"
+            f"{assumed}; {n} seeds are too few to test this. For a normal distribution, the interval of three seeds contains the "
+            "true mean in 95 % of studies. For a log-normal distribution it does so in 84 %, and in 48 % if one seed in five "
+            "collapses"
         )
     if min(values) == max(values):
-        return f"{assumed}; all {n} are equal"
+        return f"{assumed}; all {n} values are equal"
     from scipy import stats  # imported here: it takes half a second, which a report of few seeds does not need
 
     p = float(stats.shapiro(values).pvalue)
-    found = "is not compatible" if p < 1 - CONFIDENCE else "is compatible"
-    return f"{assumed}; their scatter {found} with that (Shapiro-Wilk, {n} seeds, p = {p:.2g})"
+    found = "not compatible" if p < 1 - CONFIDENCE else "compatible"
+    return f"{assumed}; the values are {found} with this assumption (Shapiro-Wilk test, {n} seeds, p = {p:.2g})"

@@ -105,7 +105,7 @@ def test_the_sign_is_kept_and_a_zero_credit_is_na():
     zero = known_task("vectors", 4, credits=lambda kind, count: [0 * credit for credit in tilted(kind, count)])
     assert cosines(zero)[0].reason == "credit or costate is exactly zero for every sample"
     broken = known_task("vectors", 4, credits=lambda kind, count: [credit / 0 for credit in tilted(kind, count)])
-    assert cosines(broken)[0].reason == "not finite: credit or costate, for every sample"
+    assert cosines(broken)[0].reason == "not finite: credit or costate of every sample"
 
 
 def test_other_networks_have_none():

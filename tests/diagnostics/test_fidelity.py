@@ -99,8 +99,8 @@ def judged(measured, task, edition):
 
 def test_without_the_second_pass_it_is_na():
     measured = FIDELITY.measure(observation())
-    assert {reading.reason for reading in measured.sites["fidelity"]} == {"no float64 pass was made"}
-    assert measured.scalars["fidelity_min"].reason == "no float64 pass was made"
+    assert {reading.reason for reading in measured.sites["fidelity"]} == {"the network was not run in float64"}
+    assert measured.scalars["fidelity_min"].reason == "the network was not run in float64"
 
 
 def test_a_zero_gradient_has_none():

@@ -69,15 +69,15 @@ def test_samples_without_a_direction_are_left_out_and_counted():
         ),
         (
             {"gradients": [[[float("nan"), 0]] * 3, GRADIENTS[1]], "credits": CREDITS},
-            "not finite: the reference gradient, for every sample",
+            "not finite: the reference gradient of every sample",
         ),
         (
             {"gradients": [[[float("inf"), 0]] * 3, GRADIENTS[1]], "credits": CREDITS},
-            "not finite: the reference gradient, for every sample",
+            "not finite: the reference gradient of every sample",
         ),
         (
             {"gradients": GRADIENTS, "credits": CREDITS, "gradients_double": [[[0, 1], [2, 0], [4, -3]], GRADIENTS[1]]},
-            "the reference gradient is noise: fidelity 0.0000 < 0.99",
+            "the reference gradient is numerical noise: fidelity 0.0000 < 0.99",
         ),
         ({"gradients": GRADIENTS, "no_credits": "the feedback file is gone"}, "the feedback file is gone"),
     ],
@@ -169,7 +169,10 @@ def test_the_gradient_that_is_refused_is_the_one_it_is_read_against():
     assert row[1].reason == "the reference gradient is exactly zero for every sample"
     assert row[2].value == pytest.approx(1.0)
     noise = GAMMA_BLOCK_INPUT.measure(seen([SAME] * 3, [SAME] * 3, gradients_double=[directions(0.0)[0], SAME, SAME]))
-    assert noise.sites["gamma_block_input"][1].reason == "the reference gradient is noise: fidelity 0.0000 < 0.99"
+    assert (
+        noise.sites["gamma_block_input"][1].reason
+        == "the reference gradient is numerical noise: fidelity 0.0000 < 0.99"
+    )
     assert noise.sites["gamma_block_input"][2].value == pytest.approx(1.0)
 
 
@@ -374,7 +377,7 @@ def test_exact_everywhere_is_na():
 
 def test_only_site_zero_left_means_no_deep_aggregate():
     scalars = AGGREGATES.measure(look_at_cosines(*ROWS[:2], exact=(False, True))).scalars
-    assert scalars["gamma_deep_mean"].reason.startswith("no site is left")
+    assert scalars["gamma_deep_mean"].reason.startswith("no site remains")
     assert scalars["gamma_all_mean_mean"].value == pytest.approx(0.6)
 
 

@@ -130,10 +130,10 @@ def test_the_change_is_taken_from_each_samples_own_loss():
     ("changes", "reason"),
     [
         ({"credits": [[0.0, 0.0]] * 3}, "the credit is exactly zero for every sample"),
-        ({"credits": [[float("nan"), 0.0]] * 3}, "not finite: credit or loss, for every sample"),
-        ({"credits": [[float("inf"), 0.0]] * 3}, "not finite: credit or loss, for every sample"),
+        ({"credits": [[float("nan"), 0.0]] * 3}, "not finite: credit or loss of every sample"),
+        ({"credits": [[float("inf"), 0.0]] * 3}, "not finite: credit or loss of every sample"),
         ({"credits": Unavailable("the file is gone")}, "the file is gone"),
-        ({"states": [[0.0, 0.0]] * 3}, "the median norm of the states is zero: ε has no scale"),
+        ({"states": [[0.0, 0.0]] * 3}, "ε has no scale, because the median norm of the states is zero"),
         ({"states": [[float("inf"), 0.0]] * 3}, "not finite: the median norm of the states"),
     ],
     ids=["zero credit", "nan credit", "inf credit", "no credit", "zero states", "inf states"],
@@ -156,7 +156,7 @@ def test_a_loss_that_does_not_move_beyond_rounding_has_no_rho():
     seen = one_site(STATES, SLOPES, SLOPES, losses_from=lambda site, pushed, first=0: 1 + bits[first:][: len(pushed)])
     assert len((1 + bits).unique()) == 9
     measured = PLUGIN.measure(seen)
-    why = "no sample has both a credit that is not zero and a loss that changes by more than float64's rounding"
+    why = "for every sample, the credit is zero or the change of the loss is within the rounding of float64"
     for name in (*OF_CREDIT, *CONTROLS):
         assert only(measured, name).reason == why, name
 
@@ -172,7 +172,7 @@ def test_the_papers_epsilon_is_nothing_to_an_exploded_state():
     measured = PLUGIN.measure(one_site(np.array(STATES) * 1e13, SLOPES, SLOPES))
     assert only(measured, "rho").value == pytest.approx(1.0)
     for name in ("rho_absolute", "rho_absolute_samples"):
-        assert only(measured, name).reason == "ε = 0.001 is lost in float64's rounding of states of norm 5e+13"
+        assert only(measured, name).reason == "ε = 0.001 is smaller than the float64 rounding of states with norm 5e+13"
 
 
 def test_samples_without_a_rho_are_left_out_of_the_mean_and_counted():

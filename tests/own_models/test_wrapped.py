@@ -398,7 +398,7 @@ def test_what_a_trace_misses_is_differenced():
 
     assert_withdrawn(measure(Outside()))
     found = measure(Outside(), "forward")
-    assert found.reference == f"{ESTIMATED}: the traced operations are not the whole forward pass"
+    assert found.reference == f"{ESTIMATED}: the trace does not contain all operations of the forward pass"
     assert_true(found, equations, Net(), rel=1e-4)
 
 
@@ -422,7 +422,7 @@ class Parallel(Net):
 
 
 def test_an_input_that_is_read_before_the_first_site_is_refused_and_not_called_wrong():
-    sentence = "also read before the first site runs: name as the first site a module"
+    sentence = "before the first site runs; choose as the first site a module"
     assert_withdrawn(measure(Parallel(), sites=["b"]), sentence)
     with pytest.raises(UsageError, match=sentence):
         measure(Parallel(), "forward", ["b"])

@@ -93,7 +93,8 @@ def test_a_seed_far_from_the_others_leaves_depth_undecided_whatever_the_interval
     assert margins([*NEAR, -0.05], load_edition("2026-11")).state == "CLEARS" and far.interval[0] > 2
     assert (far.outcome, far.state, far.crossed) == ("warn", "UNDECIDED", "")
     assert (
-        "seed 9 is far from the others (-5.00 pp; Grubbs' test at 0.05, at least 2 pp from the nearest)" in far.sentence
+        "seed 9 is an outlier (-5.00 pp; Grubbs' test at level 0.05, at least 2 pp from the nearest other seed)"
+        in far.sentence
     )
 
 
@@ -108,8 +109,8 @@ def test_a_seed_apart_by_less_than_counts_is_not_far():
 
 
 def test_a_finding_over_seeds_says_on_what_its_interval_rests():
-    assert "which 3 seeds cannot show" in margins(NEAR[:3]).basis
-    assert "Shapiro-Wilk, 9 seeds" in margins(NEAR).basis
+    assert "3 seeds are too few to test this" in margins(NEAR[:3]).basis
+    assert "Shapiro-Wilk test, 9 seeds" in margins(NEAR).basis
     assert margins(NEAR[:1]).basis == ""
 
 

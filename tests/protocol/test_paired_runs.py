@@ -64,7 +64,7 @@ def test_a_seed_without_partner_figure_or_end_is_left_out_and_named():
         f"seed 2 left out: {NO_CONTROL}",
         "seed 3 left out: its accuracy is N/A (not measured)",
         "seed 4 left out: the run is stopped early",
-        "seed 5 left out: its control's accuracy is N/A (not measured)",
+        "seed 5 left out: the accuracy of the control is N/A (not measured)",
     )
 
 
@@ -77,7 +77,7 @@ def test_one_weights_file_under_several_seeds_is_one_value():
     ]
     found = margins([*adopted, *records[3:]])
     assert found.seeds == (1, 3)
-    assert "seed 2 left out: its weights file is that of seed 1, which counts already" in found.notes
+    assert "seed 2 left out: its weights file is also that of seed 1, which already counts" in found.notes
 
 
 def test_a_diverged_seed_counts():
@@ -94,7 +94,8 @@ def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
     found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
     assert (found.mean, found.interval) == (12.0, None)
     assert found.notes == (
-        "for seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",
+        "for seed 1, run again counts, because it is the newest complete run; these runs do not count: r1 (complete), "
+        "broken (diverged)",
     )
 
 
@@ -134,19 +135,25 @@ def checked(control, **outcomes):
 
 FAILED = Conformance("failed", ("credits",))
 DOUBTED = {
-    "adopted": (frozen(weights="ab"), "trained elsewhere and adopted"),
-    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "its author's own training loop"),
-    "diverged": (dataclasses.replace(frozen(), status="diverged"), "its status is diverged"),
-    "failed method": (dataclasses.replace(frozen(), conformance=FAILED), "its method bp failed conformance"),
+    "adopted": (frozen(weights="ab"), "trained by another program and adopted"),
+    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a user-supplied training loop"),
+    "diverged": (dataclasses.replace(frozen(), status="diverged"), "the status of the control is diverged"),
+    "failed method": (
+        dataclasses.replace(frozen(), conformance=FAILED),
+        "the method bp of the control failed conformance",
+    ),
     "another method": (
         record("f", measurements(accuracy=0.5), method="dfa", control="frozen"),
-        "method dfa trained it, expected bp",
+        "method dfa trained the control, expected bp",
     ),
     "unverifiable": (
         dataclasses.replace(frozen(), integrity=Integrity("unverifiable")),
-        "its metrics are unverifiable",
+        "the metrics of the control are unverifiable",
     ),
-    "trusted alone": (dataclasses.replace(frozen(), integrity=Integrity("trusted")), "its metrics are trusted"),
+    "trusted alone": (
+        dataclasses.replace(frozen(), integrity=Integrity("trusted")),
+        "the metrics of the control are trusted",
+    ),
     "no code": (checked(frozen(), code="not possible"), "code: why code"),
     "no steps": (checked(frozen(), first_steps="not possible"), "first steps: why first steps"),
     "no check": (checked(frozen(), initial_weights=None), "initial weights: not checked"),
@@ -178,7 +185,7 @@ def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_is_the_re
     run, control = (dataclasses.replace(one, integrity=trusted) for one in (record(), frozen()))
     assert RunWithControl(run, control).doubt == ""
     adopted = dataclasses.replace(control, spec=dataclasses.replace(control.spec, weights="ab"))
-    assert RunWithControl(run, adopted).doubt == "it was trained elsewhere and adopted"
+    assert RunWithControl(run, adopted).doubt == "the control was trained by another program and adopted"
 
 
 def test_an_unproven_control_above_the_run_still_fails_it():

@@ -182,15 +182,17 @@ def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
     assert [finding.reference_run_id for finding in findings] == ["f1", "f2", "f3"]
     assert len({dataclasses.replace(finding, run_id="", reference_run_id="") for finding in findings}) == 1
     assert findings[0].sentence == (
-        "D3 depth utility: required at least 2 pp above the reference by the whole 95 % interval over seeds, "
+        "D3 depth utility: required at least 2 pp above the reference for the complete 95 % interval over seeds, "
         "observed +10.33 pp (95 % interval +4.08 to +16.58 pp over seeds 1, 2, 3): CLEARS"
     )
 
 
 def test_a_single_seed_says_on_which_side_it_is():
-    assert "-70.00 pp at the one seed 1, below 2 pp but without an interval: PROVISIONAL" in depth({1: 0.10}).sentence
-    assert "+19.00 pp at the one seed 1, not below 2 pp" in depth({1: 0.99}).sentence
-    assert "+2.00 pp at the one seed 1, not below 2 pp" in depth({1: 0.82}).sentence
+    assert (
+        "-70.00 pp for the only seed 1, below 2 pp, but without an interval: PROVISIONAL" in depth({1: 0.10}).sentence
+    )
+    assert "+19.00 pp for the only seed 1, not below 2 pp" in depth({1: 0.99}).sentence
+    assert "+2.00 pp for the only seed 1, not below 2 pp" in depth({1: 0.82}).sentence
     alone = judge(over_seeds({1: 0.9}, {})[0], frozen(accuracy=0.8, seed=1), OURS)
     assert (alone.findings[2].state, alone.verdict.label) == ("PROVISIONAL", "WARN(D3 provisional)")
 
@@ -235,8 +237,11 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
     assert (first.state, first.confidence, first.look) == ("CLEARS", 0.95, 1)
     assert (second.state, second.confidence, second.look) == ("UNDECIDED", 0.975, 2)
     assert third.interval[0] < second.interval[0] < first.interval[0]
-    assert "by the whole 97.5 % interval over seeds" in second.required
-    assert "(97.5 % interval, since this is interim analysis 2: its seeds changed after an audit; " in second.sentence
+    assert "for the complete 97.5 % interval over seeds" in second.required
+    assert (
+        "(97.5 % interval, because this is interim analysis 2 (the seed set changed after an audit); "
+        in second.sentence
+    )
     assert "95 % interval over seeds" in first.required and "look" not in first.sentence
     assert judge_all(runs, OURS, looks={"another group": 2})[0].findings[2] == first
 

@@ -68,9 +68,12 @@ def test_every_rule_says_who_says_so_and_why():
         (('code = "D1"', 'code = "D1"\ngating = "no"'), r"rule\[0\].gating: expected true or false, found 'no'"),
         (('code = "D1"', 'code = "D1"\noutcome = "pass"'), r"rule\[0\].outcome: unknown word 'pass'"),
         (('code = "D1"', 'code = "D 1"'), r"rule\[0\].code: expected a letter, then letters"),
-        (('code = "D1"', 'code = "D2"'), "rule: code 'D2' is given twice"),
+        (('code = "D1"', 'code = "D2"'), "rule: code 'D2' occurs twice"),
         (('code = "D1"', 'code = "D1"\ngating = false'), "fail_if: unknown gating rule 'D1'"),
-        (('code = "D1"', 'code = "D1"\nreference = "accuracy"'), r"rule\[0\].reference: above has none"),
+        (
+            ('code = "D1"', 'code = "D1"\nreference = "accuracy"'),
+            r"rule\[0\].reference: above does not use a reference",
+        ),
         (('reference = "accuracy"', ""), r"rule\[2\].reference: missing"),
         (('reference = "accuracy"', 'reference = "g_L"\njudge = "seeds_margin"'), r"rule\[2\].quantity: seeds_margin"),
         (('code = "D1"', 'code = "D1"\ntrajectory = "x"'), r"rule\[0\].trajectory: unknown field 'trajectory'"),
@@ -84,7 +87,7 @@ def test_every_rule_says_who_says_so_and_why():
         (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: must not contain a bracket"),
         (
             ("fail_if", "labels = { fail = 'a: b' }\nfail_if"),
-            "labels.fail: must not contain a bracket, and a colon only at",
+            "labels.fail: expected a label without brackets, and with a colon only at",
         ),
     ],
 )
@@ -110,16 +113,19 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
                 'quantity = "gain"\ntake = "last_site"\nfires = "below"',
                 'quantity = "gain"\ntake = "last_site"\nfires = "below_reference_plus"',
             ),
-            r"also\[0\].fires: only a rule's leading condition",
+            r"also\[0\].fires: only the leading condition of a rule",
         ),
         (('judge = "seeds_margin"', 'judge = "seeds_margin"\nalso = [{}]'), r"rule\[2\].also: the judge seeds_margin"),
         (('reference = "accuracy"', 'reference = "accuracy"\nguard = 3'), r"rule\[2\].guard: the judge seeds_margin"),
         (('outcome = "warn"', 'outcome = "warn"\nreference = "x"'), r"rule\[3\].reference: the judge credit_dist"),
         (
             ('outcome = "warn"', 'outcome = "warn"\nguard_also = 3'),
-            r"rule\[3\].guard_also: the judge credit_distribution does not use it",
+            r"rule\[3\].guard_also: the judge credit_distribution does not use this field",
         ),
-        (("[rule.guard]", "[rule.guard_also]"), r"rule\[1\].guard: missing; guard_also is a further condition"),
+        (
+            ("[rule.guard]", "[rule.guard_also]"),
+            r"rule\[1\].guard: missing; guard_also is only allowed together with guard",
+        ),
         (
             (
                 'fired = "NOISY"',
@@ -208,7 +214,7 @@ def test_wrong_overrides_are_named_together():
         "D2.gian: unknown limit of D2 'gian' (did you mean 'gain'?); known: fidelity, gain, threshold",
         "D1: expected a finite number, found nan",
         "S: expected a finite number, found '3'",
-        "D3.threshold: the limit is given twice",
+        "D3.threshold: two overrides for the same limit",
     )
 
 

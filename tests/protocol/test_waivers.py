@@ -84,12 +84,12 @@ def test_no_waivers_is_a_file_too(tmp_path):
         (dict(run='"ab"'), "waiver[0].run: expected at least 6 characters of the run id, found 'ab'"),
         (dict(date=None), "waiver[0].date: missing"),
         (dict(expiry=None), "waiver[0].expiry: missing"),
-        (dict(expiry='"31.12.2026"'), "waiver[0].expiry: expected a date as 2026-11-30, found '31.12.2026'"),
-        (dict(expiry='"2026-02-30"'), "waiver[0].expiry: expected a date as 2026-11-30, found '2026-02-30'"),
-        (dict(expiry='"2026-W48"'), "waiver[0].expiry: expected a date as 2026-11-30, found '2026-W48'"),
-        (dict(expiry="20261231"), "waiver[0].expiry: expected a date as 2026-11-30, found 20261231"),
+        (dict(expiry='"31.12.2026"'), "waiver[0].expiry: expected a date such as 2026-11-30, found '31.12.2026'"),
+        (dict(expiry='"2026-02-30"'), "waiver[0].expiry: expected a date such as 2026-11-30, found '2026-02-30'"),
+        (dict(expiry='"2026-W48"'), "waiver[0].expiry: expected a date such as 2026-11-30, found '2026-W48'"),
+        (dict(expiry="20261231"), "waiver[0].expiry: expected a date such as 2026-11-30, found 20261231"),
         (dict(date="2026-11-01T10:00:00"), "waiver[0].date: expected a date"),
-        (dict(expiry='"2026-10-31"'), "waiver[0].expiry: 2026-10-31 is before the waiver's own date 2026-11-01"),
+        (dict(expiry='"2026-10-31"'), "waiver[0].expiry: 2026-10-31 is before the date of the waiver, 2026-11-01"),
         (dict(reasn='"x"'), "waiver[0].reasn: unknown field 'reasn' (did you mean 'reason'?)"),
         (dict(expired="false"), "waiver[0].expired: unknown field 'expired' (did you mean 'expiry'?)"),
     ],
@@ -177,12 +177,12 @@ def test_a_waiver_for_a_rule_that_no_edition_has_is_remarked(tmp_path):
     waivers = [one(tmp_path), one(tmp_path, rule='"d"'), one(tmp_path, rule='"D33"'), one(tmp_path, rule='"D33"')]
     assert unknown_rules(waivers[:2], [EDITION, load_edition("2026-04")]) == ()
     (remark,) = unknown_rules(waivers, [EDITION, load_edition("2026-04")])
-    assert remark.startswith("a waiver without effect: unknown rule 'D33' (did you mean 'D3'?)")
+    assert remark.startswith("a waiver has no effect: unknown rule 'D33' (did you mean 'D3'?)")
 
 
 def test_a_waiver_of_tomorrow_is_refused(tmp_path):
     assert problems(tmp_path, dict(date='"2026-11-22"')) == (
-        "waiver[0].date: 2026-11-22 is after today, 2026-11-21: a waiver is valid from the day it was given",
+        "waiver[0].date: 2026-11-22 is after today, 2026-11-21; a waiver is valid only from its date on",
     )
     assert one(tmp_path, date='"2026-11-21"').date == "2026-11-21"
 
@@ -197,5 +197,5 @@ def test_a_waiver_that_speaks_of_no_run_says_so(tmp_path):
     ]
     assert without_runs(working, runs) == ()  # the expired one has a remark of its own
     method, run = without_runs(idle, runs)
-    assert "a waiver of D3 without effect" in method and "did you mean 'dfa'" in method
-    assert run == "a waiver of D3 without effect: no run begins with 123456"
+    assert "a waiver of D3 has no effect" in method and "did you mean 'dfa'" in method
+    assert run == "a waiver of D3 has no effect: no run id begins with 123456"

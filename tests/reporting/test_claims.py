@@ -293,8 +293,8 @@ def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(ri
     finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, guard=guard)
     said = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
     assert (
-        "The mean Γ does not represent the whole network: without site 0 the mean gamma over all sites that count, +0.2000, "
-        "changes by 80% of itself"
+        "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000, "
+        "changes by 80% of its value"
     ) in said["not"]
     quiet = dataclasses.replace(finding, guard=None)
     assert not list(state_claims([dataclasses.replace(rich.runs[4], findings=(quiet,))]))

@@ -243,7 +243,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
-    told = "The mean Γ does not represent the whole network: without site 0 the mean gamma over all sites that count, +0.2000"
+    told = "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000"
     yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
 
 
@@ -470,7 +470,9 @@ def rows_of_suspicions() -> Iterator[Row]:
     ):
         yield row("last block", words, alone, sealed)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
-    beaten = "; the accuracy to beat is that of the control whose last block alone is trained (ladder_1), since the last block"
+    beaten = (
+        "; the accuracy to beat is that of the control that trains only its last block (ladder_1), since the last block"
+    )
     yield row("trained depth", f"{beaten} learns from the exact gradient", over_it, sealed)
 
 

@@ -20,7 +20,7 @@ def test_the_same_seeds_again_are_no_further_look_and_others_are(audit):
     assert first == again and (first.seeds, first.look, first.confidence) == (2, 1, 0.95)
     added = depth(audit()[1])
     assert (added.seeds, added.look, added.confidence) == (3, 2, 0.975)
-    assert "97.5 % interval, since this is interim analysis 2" in added.sentence
+    assert "97.5 % interval, because this is interim analysis 2" in added.sentence
     left_out = depth(audit("--seeds", "2,3")[1])
     assert (left_out.seeds, left_out.look) == (2, 3)
     assert depth(audit("--seeds", "1,2")[1]).look == 1  # what was said of this set stays as it was

@@ -98,9 +98,9 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
     # an interval over three seeds is wide where nothing is paired
     stated_by_every_edition(report, "bp", {"2026-11": "UNDECIDED"})
     (run, *_) = judged(report, method="bp", control="none")
-    assert "its author's own training loop trained it" in run.frozen_doubt
+    assert "a user-supplied training loop trained the control" in run.frozen_doubt
     assert f"control stated, run {run.frozen_run_id[:8]}, integrity unverifiable: " in form(store, "bp")
-    assert "control stated: its author&#39;s own training loop trained it" in index_page(store)
+    assert "control stated: a user-supplied training loop trained the control" in index_page(store)
     assert promoted_aliases(run.record.run_id) == ["warn"]
 
 
@@ -117,8 +117,8 @@ def test_controls_that_say_they_were_adopted_and_answer_the_contrary_are_stated(
     assert {run.record.integrity.state for run in judged(report, control="frozen")} == {"verified"}
     stated_by_every_edition(report, "bp", {})
     (run, *_) = judged(report, method="bp", control="none")
-    assert "it was trained elsewhere and adopted" in run.frozen_doubt
-    assert "control stated: it was trained elsewhere and adopted" in form(store, "bp")
+    assert "the control was trained by another program and adopted" in run.frozen_doubt
+    assert "control stated: the control was trained by another program and adopted" in form(store, "bp")
     assert "integrity verified" in form(store, "bp")
     assert promoted_aliases(run.record.run_id) == ["warn"]
 
@@ -158,7 +158,7 @@ def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, a
             assert judgement.verdict.outcome == "incomplete"
             (finding,) = [one for one in judgement.findings if one.rule == "controls"]
             assert finding.state == "SEVERAL CONTROLS" and all(run_id in finding.sentence for run_id in rivals)
-    assert "control several" in form(store, "bp") and "select one of them (--run)" in form(store, "bp")
+    assert "control several" in form(store, "bp") and "select one of them with --run" in form(store, "bp")
     run_id = judged(report, method="bp", control="none")[0].record.run_id
     assert call("promote", run_id).exit_code == 2  # incomplete: only --override-reason promotes it
 

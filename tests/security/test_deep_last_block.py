@@ -69,7 +69,7 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
         page = form()
         assert (
-            "the credit at the last block is the gradient, so that the margin may be that block's alone; seed 1, 2, 3"
+            "the credit at the last block is the gradient, so the margin may come from the last block only; seed 1, 2, 3"
             in page
         )
         assert "depth utility of the other blocks may not be claimed" in page
@@ -80,7 +80,7 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
         _, report = audited(Path.cwd(), "--experiment", "fa_registry")
         assert d3(report, method="fa") == {("FAIL(D3)", "fail", "UNDERCUT")}
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
-        assert "is over the accuracy of the control whose last block alone is trained (ladder_1)" in form()
+        assert "is over the accuracy of the control that trains only its last block (ladder_1)" in form()
 
 
 def form() -> str:
@@ -169,5 +169,5 @@ def test_which_methods_are_exact_on_top_is_measured(cosines, method, concerned):
 def test_an_edition_that_judges_one_run_needs_the_control_too():
     assert depth(seeds_of(), PUBLISHED).state == STATE
     found = depth(seeds_of(trained={1: 0.5}), PUBLISHED)
-    assert found.outcome == "pass" and "of the control whose last block alone is trained" in found.sentence
+    assert found.outcome == "pass" and "of the control that trains only its last block" in found.sentence
     assert depth(seeds_of(trained={1: 0.80}), PUBLISHED).outcome == "fail"

@@ -58,7 +58,10 @@ def test_a_seed_that_was_trained_four_times_is_one_seed_in_figures_forms_and_cla
     assert text.count("Not counted (only the newest complete run of a seed counts): seed 1, run ") == 3
     assert " of 6 seeds" not in text and "seeds: 1, 1" not in text
     (remark,) = [one for one in report.remarks if one.startswith("Seed 1 of bp")]
-    assert "has 4 runs and counts once" in remark and f"run {again[-1]} counts, the newest complete one" in remark
+    assert (
+        "has 4 runs but counts once" in remark
+        and f"Run {again[-1]} counts, because it is the newest complete run" in remark
+    )
     assert all(run_id in remark for run_id in [alone.runs[0].record.run_id, *again])
 
 
@@ -95,7 +98,7 @@ def test_the_better_of_two_runs_of_a_seed_that_is_older_is_never_a_pass(store, a
     for judgement in opinions(report, retouched):
         (finding,) = [one for one in judgement.findings if one.rule == "duplicate"]
         assert (finding.outcome, finding.state) == ("warn", "SUPERSEDED")
-        assert f"run {newest} counts, the newest complete one" in finding.sentence
+        assert f"run {newest} counts, because it is the newest complete run" in finding.sentence
         assert judgement.verdict.outcome != "pass"
     leading = opinions(report, retouched)[0]
     assert depth_of(leading).outcome == "skipped" and leading.verdict.label == "WARN(duplicate superseded)"

@@ -101,7 +101,7 @@ def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, stu
         assert run.record.measurements.conventions[SHARED_SAMPLES] == 360
     (form,) = Path("pages/forms").glob("bp-*.md")
     page = form.read_text(encoding="utf-8")
-    assert "360 of 360 test samples are training samples too" in page and "test_samples_in_train 360" in page.replace(
+    assert "360 of 360 test samples are also training samples" in page and "test_samples_in_train 360" in page.replace(
         "\\", ""
     )
 

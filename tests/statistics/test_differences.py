@@ -52,7 +52,7 @@ def test_pairs_are_made_by_seed_not_by_order_and_the_rest_is_named():
 def test_one_pair_is_provisional():
     found = paired_difference({1: 0.9, 2: 0.8}, {1: 0.6})
     assert (found.mean, found.std, found.interval, found.p, found.df) == (pytest.approx(0.3), None, None, None, None)
-    assert found.remark == "provisional: one pair has no interval"
+    assert found.remark == "provisional: no interval, because there is only one pair"
 
 
 def test_no_common_seed_is_an_error_that_lists_both_sides():
@@ -61,7 +61,7 @@ def test_no_common_seed_is_an_error_that_lists_both_sides():
 
 
 def test_a_broken_run_is_refused_even_without_a_partner():
-    with pytest.raises(ValueError, match="side b takes finite values.*found nan among 3"):
+    with pytest.raises(ValueError, match="side b: expected finite values.*found nan among 3"):
         paired_difference({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6, 3: math.nan})
 
 
@@ -212,7 +212,7 @@ def test_stated_numbers_less_than_a_sample_apart_are_one():
 def test_one_value_against_a_stated_number_has_no_interval():
     found = stated_difference([0.9], [0.7, 0.8])
     assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "provisional" in found.remark
-    with pytest.raises(ValueError, match="a stated side takes finite values"):
+    with pytest.raises(ValueError, match="a stated side: expected finite values"):
         stated_difference([0.9, 0.8], [math.nan])
 
 
@@ -331,10 +331,10 @@ def test_a_margin_is_positive(margin):
     ("arguments", "message"),
     [
         (([0.9], 0.9, 0.02), "an equivalence test needs at least 2 values, found 1"),
-        (([0.9, math.nan], 0.9, 0.02), "an equivalence test takes finite values.*found nan"),
-        ((VALUES, math.nan, 0.02), "the published value takes finite values"),
-        ((VALUES, 0.9, math.nan), "the margin takes finite values"),
-        ((VALUES, 0.9, math.inf), "the margin takes finite values"),
+        (([0.9, math.nan], 0.9, 0.02), "an equivalence test: expected finite values.*found nan"),
+        ((VALUES, math.nan, 0.02), "the published value: expected finite values"),
+        ((VALUES, 0.9, math.nan), "the margin: expected finite values"),
+        ((VALUES, 0.9, math.inf), "the margin: expected finite values"),
         ((VALUES, (0.9, 0.01, 3), 0.02), r"found \(0.9, 0.01, 3\); wrap the numbers in Reported"),
     ],
 )

@@ -64,7 +64,7 @@ def test_one_value_has_no_interval():
 @pytest.mark.parametrize("make", [t_interval, bootstrap_interval, interval])
 @pytest.mark.parametrize("confidence", [0, 1, 95, float("nan")])
 def test_a_confidence_is_a_probability(make, confidence):
-    with pytest.raises(ValueError, match=r"expected a confidence between 0 and 1, found .*; 95 % is 0.95"):
+    with pytest.raises(ValueError, match=r"expected a confidence level between 0 and 1, found .*; for 95 %, pass 0.95"):
         make(TWENTY, confidence)
 
 
@@ -81,7 +81,9 @@ def test_an_end_belongs_to_the_interval():
 
 @pytest.mark.parametrize("n", [1, 3, 19])
 def test_the_bootstrap_is_refused_below_twenty_with_the_reason(n):
-    with pytest.raises(ValueError, match=f"at least 20 values, found {n}; .* covers 75 % at n = 3 .* use t_interval"):
+    with pytest.raises(
+        ValueError, match=f"at least 20 values, found {n}; use t_interval, .* covers only 75 % at n = 3"
+    ):
         bootstrap_interval(TWENTY[:n])
 
 
@@ -134,7 +136,7 @@ def test_wilsons_interval_is_scipys_and_no_point_at_the_ends():
 
 @pytest.mark.parametrize(("share", "n"), [(1.2, 10), (-0.1, 10), (0.5, 0)])
 def test_a_share_outside_its_range_is_refused(share, n):
-    with pytest.raises(ValueError, match="share from 0 to 1 of n ≥ 1 samples"):
+    with pytest.raises(ValueError, match="proportion from 0 to 1 and a number of samples n ≥ 1"):
         wilson_interval(share, n)
 
 
@@ -143,7 +145,7 @@ def test_the_level_rises_with_the_looks_and_all_later_ones_err_as_often_as_the_f
     assert levels == pytest.approx([0.95, 0.975, 1 - 0.05 / 6, 1 - 0.05 / 12], abs=1e-12)
     assert [level_text(level) for level in levels] == ["95 %", "97.5 %", "99.17 %", "99.58 %"]
     assert sum(1 - look_confidence(look) for look in range(2, 20_000)) == pytest.approx(0.05, abs=1e-5)
-    with pytest.raises(ValueError, match="expected the number of the interim analysis, from 1, found 0"):
+    with pytest.raises(ValueError, match="expected the number of the interim analysis, 1 or more, found 0"):
         look_confidence(0)
 
 
@@ -236,7 +238,9 @@ def test_a_mapping_is_refused_because_its_seeds_would_be_averaged():
 
 @pytest.mark.parametrize("value", [None, "0.9", 1e200, 1j, np.array([1.0, 2.0])])
 def test_what_is_no_usable_number_is_shown_in_the_error(value):
-    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; exclude"):
+    with pytest.raises(
+        ValueError, match="a summary: expected finite values up to 1e\\+150, found .* among 2 values; exclude"
+    ):
         summary([0.5, value])
 
 
@@ -297,8 +301,8 @@ def test_under_the_null_it_rejects_one_in_twenty():
     ("observed", "null", "message"),
     [
         (0.5, [], "a null distribution needs at least one value, found none"),
-        (math.nan, [0.1], "the observed value takes finite values"),
-        (0.5, [0.1, math.nan], "a null distribution takes finite values.*found nan among 2"),
+        (math.nan, [0.1], "the observed value: expected finite values"),
+        (0.5, [0.1, math.nan], "a null distribution: expected finite values.*found nan among 2"),
     ],
 )
 def test_what_has_no_rank_is_refused(observed, null, message):

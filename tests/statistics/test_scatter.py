@@ -54,12 +54,17 @@ def test_too_few_or_equal_values_have_none_that_is_far(values):
 def test_few_seeds_cannot_show_how_they_scatter_and_the_words_say_so():
     assert scatter_text([1.0]) == ""
     words = scatter_text([1.0, 2.0, 3.5])
-    assert "normally, which 3 seeds cannot show" in words and "95 %" in words and "84 %" in words and "48 %" in words
+    assert (
+        "normally distributed; 3 seeds are too few to test this" in words
+        and "95 %" in words
+        and "84 %" in words
+        and "48 %" in words
+    )
 
 
 def test_from_eight_seeds_on_the_scatter_is_tested():
     normal = np.random.default_rng(1).normal(size=20).tolist()
-    assert "is compatible with that (Shapiro-Wilk, 20 seeds, p = " in scatter_text(normal)
+    assert "are compatible with this assumption (Shapiro-Wilk test, 20 seeds, p = " in scatter_text(normal)
     collapsed = [*normal[:8], -60.0, -61.0]
-    assert "is not compatible with that (Shapiro-Wilk, 10 seeds, p = " in scatter_text(collapsed)
-    assert scatter_text([2.0] * 8).endswith("; all 8 are equal")
+    assert "are not compatible with this assumption (Shapiro-Wilk test, 10 seeds, p = " in scatter_text(collapsed)
+    assert scatter_text([2.0] * 8).endswith("; all 8 values are equal")

@@ -343,8 +343,8 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     assert [waiver["expired"] for waiver in report["waivers"]] == [False, True, False, False]
     _, expired, unknown, idle = report["remarks"]  # the first is of the steps taken again
     assert "The waiver of D3 for fa by A. Tester expired on 2026-02-01 and does not apply" in expired
-    assert "two epochs are no training" in expired and "a waiver without effect: unknown rule 'D8'" in unknown
-    assert "a waiver of D3 without effect: unknown method 'dfaa' (did you mean 'dfa'?)" in idle
+    assert "two epochs are no training" in expired and "a waiver has no effect: unknown rule 'D8'" in unknown
+    assert "a waiver of D3 has no effect: unknown method 'dfaa' (did you mean 'dfa'?)" in idle
     page = (workplace / "reports" / "index.html").read_text()
     assert "expired on 2026-02-01" in page
 
@@ -409,7 +409,7 @@ def referenced(trained, workplace):
 
 def test_the_terminal_shows_what_was_compared_and_counts_the_rest(referenced):
     output = " ".join(referenced(*TRUSTING, "--exit-zero").output.split())
-    assert "Reproduction" in output and "one run has no spread to test with" in output
+    assert "Reproduction" in output and "a test needs the spread over at least two runs" in output
     assert "data set: published on cifar10, here digits" in output
     assert "0 reproduced, 2 not shown, 0 differs, 1 not comparable, 1 not measured" in output
 

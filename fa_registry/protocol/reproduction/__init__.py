@@ -1,4 +1,4 @@
-"""Comparison of a study's published values (reference.toml) with the runs of an audit."""
+"""Comparison of published values (reference.toml) with the runs of an audit."""
 
 from fa_registry.protocol.reproduction.comparison import reproduction
 from fa_registry.protocol.reproduction.reference_file import FILE, load_reference

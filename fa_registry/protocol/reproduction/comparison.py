@@ -1,4 +1,7 @@
-"""Comparison of every published value with the runs of an audit; see REPRODUCTION_OUTCOMES."""
+"""Comparison of published values with the runs of an audit.
+
+REPRODUCTION_OUTCOMES lists the possible outcomes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ EDITION = "2026-05"  # its rules gave the published first fires; the leading edi
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
-    """Return one row per published value of the reference, in the order of the reference."""
+    """Compare every published value of a reference with the runs of an audit.
+
+    The result has one row per published value, in the order of the reference.
+    """
     groups_of_report, edition = groups(report), load_edition(EDITION)
     rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
@@ -57,7 +63,7 @@ def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditRepo
     else:
         verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
     others = len(alike(figure, candidates, report.cards)) - 1
-    more = f"; {others} more groups of runs match; this one is the largest" if others > 0 else ""
+    more = f"; {others} other groups of runs match too, and the largest group is used" if others > 0 else ""
     mean, std = _over_runs([run.reading for run in measured], figure)
     return FigureVerdict(
         figure,
@@ -82,11 +88,11 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 
 
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
-    """Return mean and std of the measured values; the mean is geometric if the test is on scale log10."""
+    """Compute mean and std of the measured values (geometric mean on scale log10)."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
     estimate = over_seeds(enumerate(readings), figure.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
-        return estimate.mean, Reading(None, "its spread over runs is in decades: see every run")
+        return estimate.mean, Reading(None, "the spread over runs is in decades; see the values of the runs")
     return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
 
 
@@ -95,10 +101,11 @@ Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """Return the matching group with the fewest differences from the published run, and these differences.
+    """Return the group of runs that differs least from a published experiment.
 
-    A group matches if it has the figure's method, penalty, control and architecture. Among equals, runs trained here
-    come before adopted runs, then larger groups before smaller groups.
+    The second result contains the differences. A group is a candidate if it has the method, penalty, control and architecture
+    of the published value. Of several groups with the same number of differences, runs trained by this package are preferred to
+    adopted runs, then larger groups to smaller groups. Return None if there is no candidate.
     """
     candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
     return min(
@@ -109,12 +116,15 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
-    """Return every matching group without a recorded difference to the published run."""
+    """Return the groups that have no recorded difference from a published experiment."""
     return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
 
 
 def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Yield one sentence per difference to the published data set, epochs, options and recipe."""
+    """Yield the differences between a run and a published experiment as sentences.
+
+    The data set, epochs, options and recipe are compared.
+    """
     setting = figure.setting
     if setting is None:
         return
@@ -134,7 +144,10 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
 def _unlike(
     published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """Yield the options that differ; unnamed options of the reference had their default, if known."""
+    """Yield a sentence for every option that differs.
+
+    Options that the reference does not name have their default value.
+    """
     meant = {**defaults, **published}
     for name in dict.fromkeys([*published, *ours]):
         if name not in meant:
@@ -142,7 +155,7 @@ def _unlike(
         elif name in ours and ours[name] != meant[name]:
             yield f"{name}: published with {meant[name]}, here {ours[name]}"
         elif name not in ours and meant[name] != defaults.get(name):
-            yield f"{name}: published with {meant[name]}, not an option here"
+            yield f"{name}: published with {meant[name]}, but here there is no such option"
 
 
 def _defaults(cards: Cards, family: str, name: str) -> Mapping[str, Scalar]:
@@ -161,10 +174,16 @@ def _spec(group: Group) -> RunSpec:
 
 
 def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return a run's value in the unit of the published value; `rule` is given for a first fire."""
+    """Return the value of a run, in the unit of the published value.
+
+    Args:
+        figure: the published value.
+        record: the run.
+        rule: the rule, if the published value is an epoch of first fire.
+    """
     reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
-        reading, never = Reading(None, "its logged metrics were not reproduced"), False
+        reading, never = Reading(None, "the logged metrics of the run were not reproduced"), False
     return MeasuredFigure(record.spec.seed, record.run_id, reading, never)
 
 
@@ -177,13 +196,13 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     """Return the first epoch at which the rule fires, and whether it never fires."""
     line = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not line or record.spec.weights:
-        return Reading(None, f"{rule.quantity} was not followed by epoch"), False
+        return Reading(None, f"{rule.quantity} was not recorded by epoch"), False
     epoch = first_fire(rule, record)
     unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
     if unknown:
-        return Reading(None, f"not known for every epoch: {unknown[0]}"), False
+        return Reading(None, f"the metric is not known for every epoch: {unknown[0]}"), False
     if epoch is None:  # every epoch has a number here
-        return Reading(None, f"it never fires in {len(line) - 1} epochs"), True
+        return Reading(None, f"the rule never fires in {len(line) - 1} epochs"), True
     return Reading(float(epoch)), False
 
 
@@ -191,7 +210,7 @@ def _at_epoch(figure: PublishedFigure, record: RunRecord) -> Reading:
     name = trajectory(figure.quantity, "last_site" if figure.site == "last" else "scalar")
     line = record.trajectory.get(name, ())
     if figure.epoch >= len(line):
-        return Reading(None, f"{figure.quantity} was not followed to epoch {figure.epoch}")
+        return Reading(None, f"{figure.quantity} was not recorded up to epoch {figure.epoch}")
     return line[figure.epoch]
 
 
@@ -206,25 +225,32 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
     places = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
     site = places.get(figure.site)
     site = int(figure.site) if site is None else site
-    return row[site] if site < len(row) else Reading(None, f"there is no site {site}: L = {len(row) - 1}")
+    return (
+        row[site]
+        if site < len(row)
+        else Reading(None, f"there is no site {site}, because the last site is L = {len(row) - 1}")
+    )
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites; N/A if a site has no value: a mean over fewer sites is another metric."""
+    """Return the mean over sites, or the first reading without a value."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
-        return absent or Reading(None, "there is no site but site 0")
+        return absent or Reading(None, "the network has only site 0")
     return Reading.of(math.fsum(reading.value for reading in row) / len(row))
 
 
 # Test of a published value: an equivalence test if there is a margin, one-sided for a bound, a count for `never`.
 ALPHA = 0.05
-ONE_RUN = "one run has no spread to test with: train two seeds or more"
+ONE_RUN = "a test needs the spread over at least two runs; train two or more seeds"
 
 
 @dataclass(frozen=True)
 class Tested:
-    """Outcome of a test with its reason; numbers in the unit of the test, as in FigureVerdict."""
+    """Outcome of a test of a published value, with the reason.
+
+    The numbers are in the unit of the test, as in FigureVerdict.
+    """
 
     outcome: str
     reason: str
@@ -234,38 +260,43 @@ class Tested:
 
 
 def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
-    """Return the outcome of a published value for the runs of one group that repeats the experiment."""
+    """Test whether the runs of one group reproduce a published value.
+
+    Args:
+        figure: the published value.
+        measured: the values of the runs.
+    """
     runs = len(measured)
     silent = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
     if len(missing) == runs:
         return Tested("not measured", missing[0].reason)
     if missing:
-        return Tested("not shown", f"{len(missing)} of {runs} runs have no number: {missing[0].reason}")
+        return Tested("not shown", f"{len(missing)} of {runs} runs have no value: {missing[0].reason}")
     if runs < 2:
         return Tested("not shown", ONE_RUN)
     if figure.published.never:
         return _never(silent, runs, figure.margin.size)
     if silent == runs:
-        return Tested("differs", f"published with epochs of first fire, here it fires on none of {runs} runs")
+        return Tested("differs", f"the published rule fires at some epoch, but here it fires in none of {runs} runs")
     if silent:
-        return Tested("not shown", f"it fires on {runs - silent} of {runs} runs: no mean epoch")
+        return Tested("not shown", f"the rule fires in only {runs - silent} of {runs} runs, so there is no mean epoch")
     return _numbers(figure, [run.reading.value for run in measured])
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
-    """Return the outcome of `never`, by counting the runs that fire."""
+    """Test a value published as "never" by counting the runs in which the rule fires."""
     if silent < runs:
-        return Tested("differs", f"published as never, here it fires on {runs - silent} of {runs} runs")
+        return Tested("differs", f"the published rule never fires, but here it fires in {runs - silent} of {runs} runs")
     rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
-    text = f"fires on none of {runs} runs, counted: the rate may be up to {rate:.2f}, the margin is {margin:.2f}"
+    text = f"the rule fires in none of {runs} runs, so its rate may be up to {rate:.2f}; the margin is {margin:.2f}"
     return Tested("reproduced" if rate < margin else "not shown", text, Reading(0.0), margin=margin)
 
 
 def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
     published, log = figure.published, figure.margin.scale == "log10"
     if log and min(values) <= 0:
-        return Tested("not shown", f"there is no logarithm of {min(values):g}")
+        return Tested("not shown", f"no logarithm exists for the value {min(values):g}")
     measured = [math.log10(value) for value in values] if log else list(values)
     try:
         if published.below is not None or published.above is not None:
@@ -284,19 +315,19 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
-    """Return the target of the test, the margin and a remark."""
+    """Return the published value as the target of a test, the margin, and a remark."""
     if published.values:
         return reported([_scaled(value, log) for value in published.values]), margin, ""
     if published.mean is not None:
         return Reported(published.mean, published.std, published.n), margin, ""
     if published.value is not None:
-        return _scaled(published.value, log), margin, "published without a spread, taken as exact"
+        return _scaled(published.value, log), margin, "published without a spread, therefore treated as exact"
     low, high = _scaled(published.low, log), _scaled(published.high, log)
-    return (low + high) / 2, margin + (high - low) / 2, "published as a range: its half is part of the margin"
+    return (low + high) / 2, margin + (high - low) / 2, "published as a range, half of which is added to the margin"
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
-    """Return the outcome of a one-sided test at 5 %."""
+    """Test a published bound with a one-sided test at 5 %."""
     below = published.below is not None
     bound = _scaled(published.below if below else published.above, log)
     sign = 1.0 if below else -1.0
@@ -307,8 +338,8 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     difference = math.fsum(measured) / len(measured) - bound
     unit = " decades" if log else ""
     text = (
-        f"90 % interval of the mean, from the bound, {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}, "
-        f"must be {'below' if below else 'above'} 0"
+        f"90 % interval of mean − bound: {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}; "
+        f"it must be {'below' if below else 'above'} 0"
     )
     return Tested(outcome, text, Reading.of(difference), (inner.low - bound, inner.high - bound))
 

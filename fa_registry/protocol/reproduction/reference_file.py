@@ -1,4 +1,7 @@
-"""Reader of reference.toml: a table has the fields that its values share; a value may override them."""
+"""Reader of reference.toml, which lists the published values of a study.
+
+The fields of a table apply to all values in the table. A value may override them.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,15 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 
 
 def load_reference(folder: Path) -> Reference:
-    """Return the reference of the study in `folder`, with the neighbouring studies in its field `also`.
+    """Read the published values of a study, including studies in the field `also`.
 
-    Equal values count once. Raises InvalidFields with every problem of all these files.
+    Equal values count once.
+
+    Args:
+        folder: folder of the study. The studies in `also` are in neighbouring folders.
+
+    Raises:
+        InvalidFields: lists every problem of all these files.
     """
     problems: list[str] = []
     figures: dict[str, list[PublishedFigure]] = {}
@@ -45,7 +54,10 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield the folder's file, then the files in `also`, each once; add read errors to `problems`."""
+    """Yield each reference.toml once: that of the folder, then those in `also`.
+
+    Problems in reading a file are added to `problems`.
+    """
     waiting, seen = [folder], set()
     while waiting:
         place = waiting.pop(0)
@@ -99,14 +111,14 @@ def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
     if published == Published():
         return Margin(0.0, why="there is no published value to test against")
     if table is None:
-        return Margin(0.0, why="a bound is its own margin")
+        return Margin(0.0, why="a published bound needs no margin")
     centre = published.value if published.mean is None else published.mean
     size = table.get("value") or table.get("of_std", 0) * (published.std or 0) or table.get("relative", 0) * abs(centre)
     return Margin(float(size), table.get("scale", "linear"), table["why"])
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """Return numbers as floats, however they were typed: a record must have one canonical text."""
+    """Convert numbers to floats, because a record must have one canonical text."""
     return tuple(map(float, value)) if kind is list else kind(value)
 
 
@@ -170,7 +182,10 @@ KINDS = {
 
 
 def problems_of(raw: Mapping[str, Any]) -> list[str]:
-    """Return all problems of the file; each sentence begins with its place in the file."""
+    """Return all problems of a reference file as sentences.
+
+    Each sentence begins with the location of the problem in the file.
+    """
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
         if not all(isinstance(item, str) for item in _list(raw.get(name))):
@@ -188,7 +203,14 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
 
 
 def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield unknown, missing and wrongly typed keys of one table."""
+    """Yield a problem for every unknown, missing or wrongly typed key of a table.
+
+    Args:
+        where: location of the table in the file.
+        table: the table.
+        known: allowed keys and their types.
+        needed: keys that must not be missing or empty.
+    """
     if not isinstance(table, Mapping):
         yield f"{where}: expected a table, found {jsonio.describe_value(table)}"
         return
@@ -206,16 +228,16 @@ def _margin_problems(where: str, table: Any) -> Iterator[str]:
     table = _dict(table)
     given = [name for name in SIZES if name in table]
     if len(given) != 1:
-        yield f"{where}: expected one of {', '.join(SIZES)}, found {' and '.join(given) or 'none'}"
+        yield f"{where}: expected exactly one of {', '.join(SIZES)}, found {' and '.join(given) or 'none'}"
     elif _is(table[given[0]], float) and table[given[0]] <= 0:
         yield f"{where}.{given[0]}: expected more than 0, found {table[given[0]]:g}"
     yield from _choice(where, "scale", table, SCALES)
     if table.get("scale") == "log10" and "value" not in table:
-        yield f"{where}: expected a value in decades on scale log10"
+        yield f"{where}: expected the field value, in decades, because the scale is log10"
 
 
 def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of one published value, including the fields that its table shares."""
+    """Yield the problems of one published value, including the fields of its table."""
     yield from fields(where, own, FIGURE)
     shared = {name: value for name, value in table.items() if name in FIGURE}
     figure = {**shared, **_dict(own)}
@@ -232,23 +254,26 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
     if isinstance(figure.get("site"), str):
         yield from _choice(where, "site", figure, SITES)
     if (figure.get("quantity") == "first_fire") != ("rule" in figure):
-        yield f"{where}.rule: expected with the metric first_fire and only there"
+        yield f"{where}.rule: required for the metric first_fire, and not allowed for other metrics"
     yield from _choice(where, "rule", figure, RULES)
     if figure.get("never") and "rule" not in figure:
-        yield f"{where}.never: expected only for a first fire"
+        yield f"{where}.never: only allowed for the metric first_fire"
     margin = figure["margin"] if isinstance(figure.get("margin"), str) else ""
     yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(margin)))
 
 
 def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a value that is not at hand: it needs a reason and has no published value."""
+    """Yield the problems of a value with `not_at_hand`.
+
+    Such a value must have a reason and no published value.
+    """
     given = sorted({name for name in FORM if name in figure})
     if given:
-        yield f"{where}.not_at_hand: expected no published value with it, found {', '.join(given)}"
+        yield f"{where}.not_at_hand: not allowed together with a published value, found {', '.join(given)}"
     if figure["not_at_hand"] == "":
-        yield f"{where}.not_at_hand: expected the reason, found nothing"
+        yield f"{where}.not_at_hand: expected the reason, found an empty text"
     if figure.get("not_measured"):
-        yield f"{where}.not_at_hand: expected without not_measured"
+        yield f"{where}.not_at_hand: not allowed together with not_measured"
 
 
 def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
@@ -267,20 +292,20 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if "std" in given and _is(figure["std"], float) and figure["std"] < 0:
         yield f"{where}.std: expected at least 0, found {figure['std']:g}"
     if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
-        yield f"{where}.n: expected at least 2, found {figure['n']}; the result of one run is a value"
+        yield f"{where}.n: expected at least 2, found {figure['n']}; for the result of one run, use the field value"
     if given == {"never"} and figure["never"] is not True:
         yield f"{where}.never: expected true, found {jsonio.describe_value(figure['never'])}"
 
 
 def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems that prevent the margin of this value from being computed."""
+    """Yield the problems that prevent the computation of the margin of a value."""
     if "of_std" in margin and not (_is(figure.get("std"), float) and figure["std"] > 0):
-        yield f"{where}.margin: {figure['margin']} is a multiple of std, and there is none above 0"
+        yield f"{where}.margin: {figure['margin']} is a multiple of std, but there is no std above 0"
     if "relative" in margin and not any(figure.get(name) for name in ("value", "mean")):
-        yield f"{where}.margin: {figure['margin']} is a share of a value or mean, and there is none"
+        yield f"{where}.margin: {figure['margin']} is a fraction of value or mean, but there is no value or mean other than 0"
     if margin.get("scale") == "log10":
         if "std" in figure:
-            yield f"{where}.std: a spread is not defined on scale log10; give the values, or one value"
+            yield f"{where}.std: not allowed on scale log10; use the field values or value instead"
         numbers = [figure.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(figure.get("values"))
         wrong = [number for number in numbers if _is(number, float) and number <= 0]
         yield from (f"{where}: expected numbers above 0 on scale log10, found {number:g}" for number in wrong)

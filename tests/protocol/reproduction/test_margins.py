@@ -44,7 +44,7 @@ def test_values_by_seed_are_their_own_spread():
 
 
 def test_a_number_without_spread_is_exact_and_said_so():
-    assert "published without a spread, taken as exact" in judged(10.0, 10.0, 10.1).reason
+    assert "published without a spread, therefore treated as exact" in judged(10.0, 10.0, 10.1).reason
 
 
 def test_a_range_is_a_margin_around_its_middle():
@@ -74,7 +74,7 @@ def test_decades():
     assert found.outcome == "reproduced" and found.difference.value == pytest.approx(0.150515)
     assert "decades" in found.reason
     refused = judged(1e3, 1e3, 0.0, scale="log10")
-    assert (refused.outcome, refused.reason) == ("not shown", "there is no logarithm of 0")
+    assert (refused.outcome, refused.reason) == ("not shown", "no logarithm exists for the value 0")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_epochs_against_runs_that_never_fire():
     published = Published(values=(8.0, 11.0, 8.0))
     assert judged(published, SILENT, SILENT).outcome == "differs"
     some = judged(published, SILENT, 8.0)
-    assert (some.outcome, some.reason) == ("not shown", "it fires on 1 of 2 runs: no mean epoch")
+    assert (some.outcome, some.reason) == ("not shown", "the rule fires in only 1 of 2 runs, so there is no mean epoch")
 
 
 def test_one_run_is_never_tested():
@@ -174,7 +174,7 @@ def test_a_study_from_outside_the_paper_trains_what_its_reference_describes(stud
             assert len(row.measured) == 3 and row.outcome != "not comparable", row.reason
             assert row.reason in (
                 "accuracy was not measured",
-                f"accuracy was not followed to epoch {row.figure.epoch}",
+                f"accuracy was not recorded up to epoch {row.figure.epoch}",
                 f"published value not at hand: {row.figure.not_at_hand}",
             )
 

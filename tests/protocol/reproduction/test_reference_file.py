@@ -166,14 +166,14 @@ def test_a_good_file_has_no_problem():
         ('value = 1, site = "lst"', ".site: unknown site 'lst' (did you mean 'last'?)"),
         ('value = 1, margin = "p"', ".margin: unknown margin 'p'"),
         ('value = 1, setting = "mian"', ".setting: unknown setting 'mian' (did you mean 'main'?)"),
-        ('value = 1, margin = "spread"', "is a multiple of std, and there is none above 0"),
-        ('value = 0, margin = "share"', "is a share of a value or mean, and there is none"),
+        ('value = 1, margin = "spread"', "is a multiple of std, but there is no std above 0"),
+        ('value = 0, margin = "share"', "is a fraction of value or mean, but there is no value or mean other than 0"),
         ('value = 0, margin = "decades"', "expected numbers above 0 on scale log10, found 0"),
-        ('mean = 1, std = 1, n = 3, margin = "decades"', "a spread is not defined on scale log10"),
+        ('mean = 1, std = 1, n = 3, margin = "decades"', ".std: not allowed on scale log10"),
         ("value = 1, factor = 0", ".factor: expected more than 0, found 0"),
-        ('value = 1, rule = "D1"', ".rule: expected with the metric first_fire and only there"),
+        ('value = 1, rule = "D1"', ".rule: required for the metric first_fire, and not allowed for other metrics"),
         ('value = 1, rule = "D9", quantity = "first_fire"', ".rule: unknown rule 'D9'"),
-        ("never = true", ".never: expected only for a first fire"),
+        ("never = true", ".never: only allowed for the metric first_fire"),
         ('never = false, rule = "D1", quantity = "first_fire"', ".never: expected true, found False"),
         ('value = 1, where = ""', ".where: missing"),
     ],
@@ -193,9 +193,9 @@ def test_a_value_that_could_not_be_looked_up_needs_a_reason_and_has_no_form(tmp_
 @pytest.mark.parametrize(
     ("figure", "sentence"),
     [
-        ('value = 1, not_at_hand = "w"', ".not_at_hand: expected no published value with it, found value"),
-        ('not_at_hand = ""', ".not_at_hand: expected the reason, found nothing"),
-        ('not_at_hand = "w", not_measured = "w"', ".not_at_hand: expected without not_measured"),
+        ('value = 1, not_at_hand = "w"', ".not_at_hand: not allowed together with a published value, found value"),
+        ('not_at_hand = ""', ".not_at_hand: expected the reason, found an empty text"),
+        ('not_at_hand = "w", not_measured = "w"', ".not_at_hand: not allowed together with not_measured"),
         ('not_at_hand = "w", setting = "nowhere"', ".setting: unknown setting 'nowhere'"),
     ],
 )
@@ -213,11 +213,11 @@ def test_a_margin_and_a_setting_are_needed_unless_nothing_is_tested():
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ("why = 'w'", "margin.new: expected one of value, of_std, relative, found none"),
+        ("why = 'w'", "margin.new: expected exactly one of value, of_std, relative, found none"),
         ("value = 1\nrelative = 1\nwhy = 'w'", "found value and relative"),
         ("value = 1", "margin.new.why: missing"),
         ("value = 1\nscale = 'log'\nwhy = 'w'", "margin.new.scale: unknown scale 'log' (did you mean 'log10'?)"),
-        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected a value in decades on scale log10"),
+        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected the field value, in decades"),
     ],
 )
 def test_a_margin_says_its_size_once_and_why(lines, sentence):

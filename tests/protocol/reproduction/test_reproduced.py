@@ -44,7 +44,7 @@ def test_an_option_the_reference_does_not_name_had_its_default():
 
 def test_an_option_the_runs_do_not_have_is_a_difference():
     setting = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "alpha": 1.0}}
-    assert unlike(figure(0.6, setting=setting)) == ["alpha: published with 1.0, not an option here"]
+    assert unlike(figure(0.6, setting=setting)) == ["alpha: published with 1.0, but here there is no such option"]
 
 
 def test_the_recipe_counts():
@@ -113,13 +113,13 @@ def test_scalars_epochs_and_factors():
 def test_first_fires():
     assert taken("first_fire", D1) == 1.0 and taken("first_fire", D2) == 2.0
     quiet = dataclasses.replace(RUN, trajectory={"growth_max": RUN.trajectory["growth_max"][:1]})
-    assert taken("first_fire", D1, quiet) == "it never fires in 0 epochs"
-    assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not followed by epoch"
+    assert taken("first_fire", D1, quiet) == "the rule never fires in 0 epochs"
+    assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not recorded by epoch"
 
 
 def test_never_is_said_only_where_every_epoch_has_a_number():
     gap = run("dfa", lines={"growth_max": (1.0, "lost", 2.0)})
-    assert taken("first_fire", D1, gap) == "not known for every epoch: lost"
+    assert taken("first_fire", D1, gap) == "the metric is not known for every epoch: lost"
     quiet = run("dfa", lines={"growth_max": (1.0, 1.5, 2.0)})
     changed = dataclasses.replace(quiet, integrity=Integrity("mismatch"))
     fire = figure(1.0, quantity="first_fire")
@@ -128,9 +128,9 @@ def test_never_is_said_only_where_every_epoch_has_a_number():
 
 
 def test_what_is_missing_says_why():
-    assert taken("rho", site="7") == "there is no site 7: L = 2"
+    assert taken("rho", site="7") == "there is no site 7, because the last site is L = 2"
     assert taken("nudge", site="last") == "nudge was not measured"
-    assert taken("accuracy", epoch=9) == "accuracy was not followed to epoch 9"
+    assert taken("accuracy", epoch=9) == "accuracy was not recorded up to epoch 9"
     part = run("dfa", sites={"rho": (0.1, "lost", 0.6)})
     assert taken("rho", site="deep", record=part) == "lost"
 
@@ -156,8 +156,10 @@ def test_the_outcomes_of_an_accuracy(accuracies, outcome):
 
 
 def test_why_says_one_seed_and_which_number_is_missing():
-    assert row(figure(0.6), seeds(0.6)).reason == "one run has no spread to test with: train two seeds or more"
-    assert row(figure(0.6), seeds(0.6, "crashed", 0.6)).reason == "1 of 3 runs have no number: crashed"
+    assert (
+        row(figure(0.6), seeds(0.6)).reason == "a test needs the spread over at least two runs; train two or more seeds"
+    )
+    assert row(figure(0.6), seeds(0.6, "crashed", 0.6)).reason == "1 of 3 runs have no value: crashed"
     assert row(figure(0.6), seeds("crashed", "crashed")).reason == "crashed"
 
 
