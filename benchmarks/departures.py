@@ -23,8 +23,9 @@ from fa_registry.diagnostics._forward_backward import eval_mode, site_gradients
 from fa_registry.diagnostics.base import REFERENCE_BATCH, sample_cosines
 from fa_registry.methods.base import Method
 from fa_registry.records import Scalar
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.measuring import accuracy, measure
+from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import parse_spec

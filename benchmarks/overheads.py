@@ -12,8 +12,9 @@ from benchmarks.timing import interleaved
 from benchmarks.tracking_cost import TrackingCost, measure_tracking
 from fa_registry import diagnostics
 from fa_registry.records import Measurements
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.loop import EpochRow
-from fa_registry.training.measuring import accuracy, measure
+from fa_registry.training.measuring import measure
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 

@@ -46,6 +46,28 @@ def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
     return (credit / math.prod(state.shape[axis] for axis in axes)).expand(state.shape)
 
 
+def state_vectors(state: Tensor) -> Tensor:
+    """Reduce a state to one vector per sample, (N, D).
+
+    The vector is the state itself for (N, D), the class token for (N, T, D), and the mean over positions for maps (N, C, H, W).
+    """
+    if state.dim() == 2:
+        return state
+    return state[:, 0] if state.dim() == 3 else state.mean(dim=(2, 3))
+
+
+def gradient_vectors(gradient: Tensor) -> Tensor:
+    """Reduce the gradient of a state to the gradient of its `state_vectors`, (N, D).
+
+    The vector is the gradient of the class token for (N, T, D), and the sum over positions for maps (N, C, H, W). The mean of a
+    map moves by δ when every position moves by δ, so its gradient is the sum over positions, not the mean.
+    tests/diagnostics/test_observe.py compares this sum with e W for a head that reads the mean of the map.
+    """
+    if gradient.dim() == 2:
+        return gradient
+    return gradient[:, 0] if gradient.dim() == 3 else gradient.sum(dim=(2, 3))
+
+
 def _axes(state: Tensor) -> tuple[int, ...]:
     return (1,) if state.dim() == 3 else (2, 3)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fa_registry.architectures._layers import linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, ExactCostate, Network, Noisy
 from fa_registry.records import Option, Scalar
-from fa_registry.terminal_loss import output_error
+from fa_registry.tasks import task_of
 
 
 class LinearStep(Noisy):
@@ -47,7 +47,7 @@ class LinearSystem(Network, ExactCostate):
         state = self.embed(x)
         for block in self.blocks:
             state = state + state @ block.a.weight.T + block.a.bias
-        error = output_error(state @ self.out_head.weight.T + self.out_head.bias, y)
+        error = task_of(y).output_error(state @ self.out_head.weight.T + self.out_head.bias, y)
         costates = [error @ self.out_head.weight]  # (batch, hidden)
         for block in reversed(self.blocks):
             costates.insert(0, costates[0] + costates[0] @ block.a.weight)

@@ -48,6 +48,7 @@ class DatasetCard:
         files: Source files.
         bibtex: BibTeX entry of the publication, or an empty string.
         version: Version of a built-in data set. The version increases when any number of the data set changes.
+        task: Name of the task. If the name is empty, integer labels mean classification and floating-point labels regression.
     """
 
     name: str
@@ -64,6 +65,7 @@ class DatasetCard:
     files: tuple[SourceFile, ...] = ()
     bibtex: str = ""
     version: int = 1
+    task: str = ""
 
 
 @dataclass(frozen=True)

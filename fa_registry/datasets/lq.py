@@ -29,6 +29,7 @@ class LinearQuadratic(Dataset):
         classes=10,
         train_samples=TRAIN,
         sha256="",
+        task="regression",
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:

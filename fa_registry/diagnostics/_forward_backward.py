@@ -5,8 +5,8 @@ The result of the passes is converted to an Observation, which is the input of e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,9 @@ from fa_registry.diagnostics._forward_gradient import (
 )
 from fa_registry.diagnostics.base import Observation
 from fa_registry.errors import UsageError
-from fa_registry.terminal_loss import output_error, sample_losses, target_rows
+from fa_registry.network_mode import eval_mode
+from fa_registry.tasks import Task, task_of
+from fa_registry.token_axes import gradient_vectors, state_vectors
 
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 TRACED = "computed from the traced forward pass"
@@ -96,7 +98,12 @@ class ForwardBackward:
 
 
 def run_forward_backward(
-    network: nn.Module, images: Tensor, labels: Tensor, double: bool = True, directions: Directions | None = None
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    double: bool = True,
+    directions: Directions | None = None,
+    task: Task | None = None,
 ) -> ForwardBackward:
     """Run the network forward and backward over one batch in eval mode.
 
@@ -112,29 +119,34 @@ def run_forward_backward(
             random numbers, because the random numbers would differ between the passes.
         directions: function that returns the credits. An estimated gradient is exact along the credits.
     """
+    task = task or task_of(labels)
     with eval_mode(network):
         precision = images.dtype if images.is_floating_point() else weight_dtype(network)
         gradient = getattr(network, "gradient", "backward")
         if gradient == DIFFERENCES:
-            return estimated_look(network, images, labels, PARTIAL_TRACE, directions)
+            return estimated_look(network, images, labels, PARTIAL_TRACE, directions, task)
         if gradient == "forward":
-            return _forward_look(network, images, labels, precision, double, directions)
+            return _forward_look(network, images, labels, precision, double, directions, task)
         if isinstance(network, Network):
-            single = _pass(network, images, labels, precision)
-            return _look(single, _pass(network, images, labels, torch.float64) if double else None, labels)
+            single = _pass(network, images, labels, precision, task)
+            return _look(single, _pass(network, images, labels, torch.float64, task) if double else None, labels, task)
         passes: list[BatchPass] = []
-        drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))
+        drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision, task)))
         with fixed_draws(), suppress(RuntimeError):  # raised by a forward pass that supports only one precision
-            passes += [_pass(network, images, labels, torch.float64)] if double and not drawn else []
-    return _look(passes[0], passes[1] if len(passes) > 1 else None, labels)
+            passes += [_pass(network, images, labels, torch.float64, task)] if double and not drawn else []
+    return _look(passes[0], passes[1] if len(passes) > 1 else None, labels, task)
 
 
 def _look(
-    single: BatchPass, double: BatchPass | None, labels: Tensor, source: str = "", widths: Sequence[float] = ()
+    single: BatchPass,
+    double: BatchPass | None,
+    labels: Tensor,
+    task: Task,
+    source: str = "",
+    widths: Sequence[float] = (),
 ) -> ForwardBackward:
-    return ForwardBackward(
-        single, double, output_error(single.logits, labels), target_rows(single.logits, labels), source, widths
-    )
+    rows = task.target_rows(single.logits, labels)
+    return ForwardBackward(single, double, task.output_error(single.logits, labels, rows), rows, source, widths)
 
 
 def _forward_look(
@@ -144,21 +156,24 @@ def _forward_look(
     precision: torch.dtype,
     double: bool,
     directions: Directions | None,
+    task: Task,
 ) -> ForwardBackward:
     found: list[Any] = []
     drawn = draws_numbers(lambda: found.extend(_plain_pass(network, images, precision)))
     logits, states = found
     try:
-        single = BatchPass(*traced_pass(network, images, labels, states, precision))
+        single = BatchPass(*traced_pass(network, images, labels, states, precision, task))
     except TraceError as error:
-        return estimated_look(network, images, labels, f"the trace failed: {error}", directions)
+        return estimated_look(network, images, labels, f"the trace failed: {error}", directions, task)
     doubled = None
     with suppress(TraceError):  # raised by a forward pass that supports only one precision
         wide = [state.double() for state in states]
         doubled = (
-            BatchPass(*traced_pass(network, images, labels, wide, torch.float64)) if double and not drawn else None
+            BatchPass(*traced_pass(network, images, labels, wide, torch.float64, task))
+            if double and not drawn
+            else None
         )
-    return _look(single, doubled, labels, TRACED)
+    return _look(single, doubled, labels, task, TRACED)
 
 
 def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
@@ -171,7 +186,12 @@ def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> t
 
 
 def estimated_look(
-    network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    reason: str,
+    directions: Directions | None = None,
+    task: Task | None = None,
 ) -> ForwardBackward:
     """Run the network forward and estimate the gradients by differences of the loss.
 
@@ -191,7 +211,7 @@ def estimated_look(
     wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
     with eval_mode(network):
         try:
-            losses = shifted_losses(network, images, labels, torch.float64)
+            losses = shifted_losses(network, images, labels, torch.float64, task)
             with watch:
                 plain = losses([torch.zeros_like(state) for state in wide])
             problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
@@ -208,7 +228,7 @@ def estimated_look(
             )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])
-    return _look(single, None, labels, f"{ESTIMATED}: {reason}", widths)
+    return _look(single, None, labels, task, f"{ESTIMATED}: {reason}", widths)
 
 
 def observe(
@@ -219,6 +239,7 @@ def observe(
     no_credits: str = "no method was given",
     exact: tuple[bool, ...] = (),
     double: bool = True,
+    task: Task | None = None,
 ) -> Observation:
     """Run the network forward and backward, and return an Observation of the batch.
 
@@ -231,7 +252,7 @@ def observe(
         exact: for every site, whether the credit equals the gradient by construction.
         double: also run in float64.
     """
-    seen = run_forward_backward(network, images, labels, double)
+    seen = run_forward_backward(network, images, labels, double, task=task)
     credits = None
     if credit_rule:
         credits = credit_rule(seen.single.hidden, seen.single.gradients, seen.error, seen.onehot)
@@ -247,16 +268,17 @@ def weight_dtype(network: nn.Module) -> torch.dtype:
     return next(kinds, torch.get_default_dtype())
 
 
-def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
+def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, task: Task | None = None) -> list[Tensor]:
     """Compute the gradient g_l = ∂(Σ_i ℓ_i)/∂h_l of every state h_l.
 
     Row i is the gradient of sample i, without a factor 1/N. Each gradient has the shape of its state.
     tests/diagnostics/test_observe.py compares the gradients with central differences at every site, for three batch sizes.
     """
-    return list(torch.autograd.grad(sample_losses(logits, labels).sum(), hidden))
+    losses = (task or task_of(labels)).sample_losses(logits, labels)
+    return list(torch.autograd.grad(losses.sum(), hidden))
 
 
-def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> BatchPass:
+def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> BatchPass:
     """Run forward and backward with the network's weights cast to `precision`.
 
     The input requires grad, which keeps the states on a graph; the weights do not, because their gradients are not needed. If
@@ -271,9 +293,9 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
                 tensors[weight].requires_grad_()
     if isinstance(network, Network):
         logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
-        return _differentiated(logits, hidden, hidden, labels)
+        return _differentiated(logits, hidden, hidden, labels, task)
     inside = {f"network.{name}": held for name, held in tensors.items()}
-    return torch.func.functional_call(_Differentiated(network), inside, (inputs, labels))
+    return torch.func.functional_call(_Differentiated(network, task), inside, (inputs, labels))
 
 
 class _Differentiated(nn.Module):
@@ -282,37 +304,17 @@ class _Differentiated(nn.Module):
     A backward pass that recomputes activations (checkpointing) therefore uses the same weights as the forward pass.
     """
 
-    def __init__(self, network: nn.Module):
+    def __init__(self, network: nn.Module, task: Task):
         super().__init__()
-        self.network = network
+        self.network, self.task = network, task
 
     def forward(self, inputs: Tensor, labels: Tensor) -> BatchPass:
         logits, hidden, *roots = self.network(inputs, return_hidden=True)
-        return _differentiated(logits, hidden, roots[0] if roots else hidden, labels)
+        return _differentiated(logits, hidden, roots[0] if roots else hidden, labels, self.task)
 
 
-def _differentiated(logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Tensor], labels: Tensor) -> BatchPass:
-    gradients = site_gradients(logits, roots, labels)
+def _differentiated(
+    logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Tensor], labels: Tensor, task: Task
+) -> BatchPass:
+    gradients = site_gradients(logits, roots, labels, task)
     return BatchPass(logits.detach(), [state.detach() for state in hidden], gradients)
-
-
-def state_vectors(state: Tensor) -> Tensor:
-    """Reduce a state to one vector per sample, (N, D).
-
-    The vector is the state itself for (N, D), the class token for (N, T, D), and the mean over positions for maps (N, C, H, W).
-    """
-    if state.dim() == 2:
-        return state
-    return state[:, 0] if state.dim() == 3 else state.mean(dim=(2, 3))
-
-
-def gradient_vectors(gradient: Tensor) -> Tensor:
-    """Reduce the gradient of a state to the gradient of its `state_vectors`, (N, D).
-
-    The vector is the gradient of the class token for (N, T, D), and the sum over positions for maps (N, C, H, W). The mean of a
-    map moves by δ when every position moves by δ, so its gradient is the sum over positions, not the mean.
-    tests/diagnostics/test_observe.py compares this sum with e W for a head that reads the mean of the map.
-    """
-    if gradient.dim() == 2:
-        return gradient
-    return gradient[:, 0] if gradient.dim() == 3 else gradient.sum(dim=(2, 3))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fa_registry.errors import UsageError
-from fa_registry.terminal_loss import sample_losses
+from fa_registry.tasks import Task, task_of
 
 SEED = 0  # for random numbers drawn in a forward pass: every pass draws the same
 STEP = 1e-6  # of a float64 difference, relative to the root mean square of the sample's state
@@ -98,7 +98,12 @@ def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:
 
 
 def traced_pass(
-    network: nn.Module, images: Tensor, labels: Tensor, states: Sequence[Tensor], precision: torch.dtype
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    states: Sequence[Tensor],
+    precision: torch.dtype,
+    task: Task | None = None,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Trace the forward pass and compute the gradients of the states.
 
@@ -133,7 +138,7 @@ def traced_pass(
         shifts = [shift.requires_grad_() for shift in shifts]
         with fixed_draws(), torch.enable_grad():
             logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
-            loss = sample_losses(logits, labels).sum()
+            loss = (task or task_of(labels)).sample_losses(logits, labels).sum()
             gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
     except UsageError:
         raise
@@ -171,7 +176,9 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
                 raise UsageError(f"adapt: {READ_EARLIER}")
 
 
-def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
+def shifted_losses(
+    network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task | None = None
+) -> Shifted:
     """Return a function that shifts the states and returns the losses.
 
     The function takes L+1 shifts, one per state, and returns losses (N,) in float64. The network must be in eval mode.
@@ -186,7 +193,7 @@ def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision
             before = torch.get_rng_state()
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
             draws[:] = [inputs.device.type != "cpu" or not torch.equal(before, torch.get_rng_state())]
-            return sample_losses(logits.double(), labels)
+            return (task or task_of(labels)).sample_losses(logits.double(), labels)
 
     return losses
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods.base import CreditInputs, NetworkShape, NetworkView
-from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
 UNSUPPORTED = (
@@ -55,7 +54,7 @@ def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> li
         states = [inputs.hidden[0].detach().requires_grad_()]
         for block in network.blocks:
             states.append(network.step(states[-1], block(states[-1])))
-        loss = sample_losses(network.readout(states[-1]), inputs.labels).sum()
+        loss = inputs.losses_of(network.readout(states[-1])).sum()
         return list(torch.autograd.grad(loss, states))
 
 

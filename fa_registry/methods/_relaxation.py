@@ -19,7 +19,6 @@ from torch import Tensor
 
 from fa_registry.architectures.base import Noisy
 from fa_registry.methods.base import CreditInputs, NetworkView
-from fa_registry.terminal_loss import sample_losses
 
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
 UNSUPPORTED = (
@@ -73,7 +72,7 @@ def _energy_gradient(
     with torch.enable_grad():
         leaves = [shift.detach().requires_grad_() for shift in shifts]
         errors = prediction_errors(inputs, branches, leaves)
-        losses = sample_losses(inputs.network.readout(inputs.hidden[-1] + leaves[-1]), inputs.labels)
+        losses = inputs.losses_of(inputs.network.readout(inputs.hidden[-1] + leaves[-1]))
         # E itself is never computed: its derivative is ε_l with respect to ε_l and β with respect to every loss
         slopes = [*(error.detach() for error in errors), torch.full_like(losses, nudge)]
         return torch.autograd.grad([*errors, losses], leaves, slopes)

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
 from fa_registry.records import Option, Scalar
+from fa_registry.tasks import Task, task_of
 from fa_registry.token_axes import features
 
 GAMMA_REFERENCES = ("bp", "gauss_newton", "informational", "none")
@@ -213,6 +214,7 @@ class CreditInputs:
         network: see NetworkView.
         progress: completed fraction of the training, 0 to 1, a number or a tensor (). Use the value only in tensor operations,
             because it changes between the replays of a captured step.
+        task: the task of the labels. Default: the built-in task of their type.
     """
 
     hidden: Sequence[Tensor]
@@ -226,6 +228,17 @@ class CreditInputs:
     losses: Tensor | None = None
     network: NetworkView | None = None
     progress: Tensor | float = 0.0
+    task: Task | None = None
+
+    def losses_of(self, outputs: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Return the losses ℓ_i, (N,), that other outputs would have.
+
+        Args:
+            outputs: z, (N, C).
+            labels: their labels. Default: the labels of the batch.
+        """
+        labels = self.labels if labels is None else labels
+        return (self.task or task_of(labels)).sample_losses(outputs, labels)
 
 
 class Method(abc.ABC):

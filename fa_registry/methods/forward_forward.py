@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from fa_registry.errors import UsageError
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, NoFeedback
 from fa_registry.records import Option, Scalar
-from fa_registry.terminal_loss import is_regression
 
 
 def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
@@ -87,7 +86,7 @@ class ForwardForward(Method):
         Raises:
             UsageError: the targets are values, not classes.
         """
-        if is_regression(inputs.labels):
+        if inputs.labels.is_floating_point():
             raise UsageError("method 'forward_forward' needs class labels, but the targets of the data set are values")
         positive, negative = inputs.onehot, hardest_wrong(inputs)
         shown = [with_label(inputs.images, rows) for rows in (positive, negative)]

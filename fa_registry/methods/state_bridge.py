@@ -14,7 +14,6 @@ from fa_registry.methods import _bridge
 from fa_registry.methods._bridge import SiteNet, all_sites, by_site
 from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
-from fa_registry.terminal_loss import sample_losses
 
 LAYERS = 2
 EPSILON = 1e-6
@@ -64,7 +63,7 @@ class StateBridge(Method, LearnsFeedbackByLoss):
         with torch.enable_grad():
             states.requires_grad_()
             predicted = one_position(feedback(states, times, signal), inputs.hidden[-1])
-            losses = sample_losses(inputs.network.readout(predicted), labels)
+            losses = inputs.losses_of(inputs.network.readout(predicted), labels)
             # gradient of the sum; no row enters another row's loss, so each row is its sample's gradient, without 1/((L+1)·N)
             (credits,) = torch.autograd.grad(losses.sum(), states)
         return by_site(credits, inputs)

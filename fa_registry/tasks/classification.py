@@ -44,7 +44,8 @@ class Classification(Task):
                 problems.append(f"{name}: expected classes 0 to {outputs - 1}, found {low} to {high}")
         if len(test[:eval_samples].unique()) < 2:
             problems.append(
-                f"test_labels: the first {eval_samples}, which every measurement uses, have one class; expected at least two"
+                f"test_labels: expected at least two classes in the first {eval_samples} samples, "
+                "used by every measurement; found one"
             )
         return problems
 
@@ -69,17 +70,24 @@ class Classification(Task):
         return Reading.of(mean)
 
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
-        """Return the share of correctly classified samples; samples with non-finite logits count as wrong."""
-        correct = torch.zeros((), dtype=torch.int64, device=inputs.device)
-        with torch.inference_mode(), eval_mode(network):
-            for start in range(0, len(inputs), TEST_BATCH):
-                logits = network(inputs[start : start + TEST_BATCH])
-                is_right = logits.argmax(dim=1) == targets[start : start + TEST_BATCH]
-                correct += (is_right & logits.isfinite().all(dim=1)).sum()
-        return Reading(correct.item() / len(inputs))
+        return Reading(accuracy(network, inputs, targets))
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs}
+
+
+def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Return the fraction of correctly classified samples.
+
+    A sample with non-finite logits counts as wrong.
+    """
+    correct = torch.zeros((), dtype=torch.int64, device=images.device)
+    with torch.inference_mode(), eval_mode(network):
+        for start in range(0, len(images), TEST_BATCH):
+            logits = network(images[start : start + TEST_BATCH])
+            is_right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]
+            correct += (is_right & logits.isfinite().all(dim=1)).sum()
+    return correct.item() / len(images)
 
 
 PLUGIN = Classification()

@@ -85,6 +85,7 @@ class NetworkCase:
             labels=labels,
             losses=output.losses,
             network=self.network,
+            task=output.task,
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fa_registry import architectures, datasets, diagnostics, methods
+from fa_registry import architectures, datasets, diagnostics, methods, tasks
 from fa_registry.records import RunSpec
 
 Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} if built-in, else {package, version, digest}
@@ -20,8 +20,15 @@ CATALOGS = {
     "architectures": architectures.CATALOG,
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
+    "tasks": tasks.CATALOG,
 }
-TEXT = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
+TEXT = {
+    "methods": "method",
+    "architectures": "architecture",
+    "datasets": "data set",
+    "diagnostics": "diagnostic",
+    "tasks": "task",
+}
 FIRST: Mapping[str, Any] = {"version": 1}  # of every built-in plug-in in an older release, which recorded no code
 SHOWN = 8  # characters of a digest in a message
 
@@ -31,7 +38,8 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
     Returns:
         `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` → version or source digest, for the method,
-        architecture and data set of `spec` and for every installed diagnostic.
+        architecture and data set of `spec` and for every installed diagnostic. `tasks/NAME` is included only for a third-party
+        task, because releases without tasks recorded none.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -42,8 +50,15 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
         f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
         f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
         f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
+        **_task_code(data.card.task),
         **measuring_code(),
     }
+
+
+def _task_code(name: str) -> dict[str, dict[str, Any]]:
+    if not name or tasks.CATALOG.location(name).is_builtin:
+        return {}
+    return {f"tasks/{name}": tasks.CATALOG.code(name, None)}
 
 
 def measuring_code() -> dict[str, dict[str, Any]]:

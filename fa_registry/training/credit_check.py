@@ -29,6 +29,7 @@ from fa_registry.methods.base import (
     check_credits,
 )
 from fa_registry.records import RunSpec
+from fa_registry.tasks import Task
 from fa_registry.training.controls import train_mode
 from fa_registry.training.devices import products, runner
 from fa_registry.training.method_calls import credits_and_states_of
@@ -58,6 +59,7 @@ class Trial:
     network: Network
     feedback: nn.Module
     noise: torch.Generator
+    task: Task
 
     @classmethod
     def copy_of(cls, setup: RunSetup, noise: torch.Generator) -> Trial:
@@ -65,7 +67,7 @@ class Trial:
         network, feedback = copy.deepcopy(setup.network), copy.deepcopy(setup.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
-        return cls(setup.spec, setup.method, network, feedback, copied(noise))
+        return cls(setup.spec, setup.method, network, feedback, copied(noise), setup.task)
 
 
 class _MeasuredCredits(Method, HasOwnStates):
@@ -189,7 +191,7 @@ def measured_credits(
             for block in trial.network.blocks:
                 states.append(trial.network.step(states[-1], run(block, states[-1])))
             logits = run(trial.network.readout, states[-1])
-            output, count = OutputError.of(logits, labels), len(labels)
+            output, count = OutputError.of(logits, labels, trial.task), len(labels)
             # as in a training step, 1/N and back, to the last bit: a method that subtracts states, as dtp does,
             # turns a rounding into 1e-2 where a gradient is small compared with the states
             exact = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
@@ -204,6 +206,7 @@ def measured_credits(
             losses=output.losses,
             network=trial.network,
             progress=1.0,
+            task=output.task,
         )
         with nullcontext() if couples_samples(trial.network) else eval_mode(trial.network):
             credits, places = credits_and_states_of(trial.method, trial.feedback, inputs)

@@ -20,7 +20,7 @@ from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
-from fa_registry.terminal_loss import NO_TOKENS
+from fa_registry.tasks import NO_TOKENS
 
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'

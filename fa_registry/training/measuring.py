@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fa_registry import architectures, datasets, diagnostics, methods, provenance
 from fa_registry.datasets.base import shared_samples
@@ -25,7 +25,6 @@ from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
 from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
 from fa_registry.records import (
-    CLASSES,
     SHARED_SAMPLES,
     Measurements,
     Reading,
@@ -35,7 +34,6 @@ from fa_registry.records import (
     Series,
     SiteSeries,
 )
-from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
@@ -51,8 +49,6 @@ from fa_registry.training.probe_context import (
 )
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.run_setup import RunSetup, build_network, eval_digest
-
-TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the cache, which takes twice as long
 
 
 @products("fp32")
@@ -81,7 +77,7 @@ def measure(
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
             `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
-    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch)
+    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, task=setup.task)
     credits = None if no_feedback else credits_under(setup, setup.feedback, look)
     how = conventions or conventions_of_setup(setup)
     observation = look.observation(
@@ -191,7 +187,7 @@ def with_conventions(
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
-        **({} if is_regression(setup.splits.test_labels) else {CLASSES: setup.card.classes}),
+        **setup.task.conventions(setup.card.classes),
         SHARED_SAMPLES: shared_samples(setup.splits),
         **conventions_of(setup, members),
         **bench_conventions(setup, how),
@@ -271,30 +267,14 @@ def check_first_credits(setup: RunSetup) -> None:
     """
     if setup.method.end_to_end:
         return
-    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False)
+    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False, task=setup.task)
     inputs = credit_inputs(setup, look)
     check_finite(setup.spec.method, credits_under(setup, setup.feedback, look), inputs)
 
 
 def test_accuracy(setup: RunSetup) -> Reading:
-    """Return the accuracy on the whole test set, or N/A for a regression."""
-    if is_regression(setup.splits.test_labels):
-        return Reading(None, NO_CLASSES)
-    return Reading(accuracy(setup.network, setup.splits.test_images, setup.splits.test_labels))
-
-
-def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the fraction of correctly classified samples.
-
-    A sample with non-finite logits counts as wrong.
-    """
-    correct = torch.zeros((), dtype=torch.int64, device=images.device)
-    with torch.inference_mode(), diagnostics.eval_mode(network):
-        for start in range(0, len(images), TEST_BATCH):
-            logits = network(images[start : start + TEST_BATCH])
-            right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]
-            correct += (right & logits.isfinite().all(dim=1)).sum()
-    return correct.item() / len(images)
+    """Return the task's headline on the whole test set, or N/A if the task has none."""
+    return setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels)
 
 
 NO_FEEDBACK = "the run's feedback state is not in the store (not saved, or lost); Γ under other feedback would not describe the run"

@@ -16,8 +16,7 @@ from torch import Tensor
 from fa_registry import architectures
 from fa_registry.diagnostics import eval_mode
 from fa_registry.records import NETWORK_CHECK, Check, Measurements
-from fa_registry.terminal_loss import is_regression
-from fa_registry.training.measuring import accuracy
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.probe_context import stream
 from fa_registry.training.run_setup import RunSetup
 
@@ -88,7 +87,7 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
     whole = measured.scalars["accuracy"].value
     if (
         architectures.CATALOG.location(setup.spec.architecture).is_builtin
-        or is_regression(setup.splits.test_labels)
+        or setup.task.card.headline != "accuracy"
         or whole is None
     ):
         return None

@@ -28,7 +28,6 @@ from fa_registry.diagnostics.stability import BATCH, BATCHES
 from fa_registry.methods.base import Bridge, CreditInputs, FixedMatrices, check_credits
 from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
-from fa_registry.terminal_loss import sample_losses
 from fa_registry.training.method_calls import compute_credits, frozen_weights
 from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
@@ -114,12 +113,12 @@ def bench_of(
         chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
             logits = double().logits_from(site, states.flatten(0, 1))
-        return sample_losses(logits, chosen).reshape(count, variants)
+        return setup.task.sample_losses(logits, chosen).reshape(count, variants)
 
     return ProbeContext(
         states=look.double.hidden,
         gradients=look.double.gradients,
-        losses=sample_losses(look.double.logits, labels),
+        losses=setup.task.sample_losses(look.double.logits, labels),
         losses_from=losses_from,
         generator=lambda name: stream(setup, name),
         credits=Unavailable(no_feedback) if credits is None else [credit.double() for credit in credits],
@@ -161,9 +160,10 @@ def credit_inputs(setup: RunSetup, look: ForwardBackward, generator: torch.Gener
         generator,
         images,
         labels,
-        sample_losses(seen.logits, labels),
+        setup.task.sample_losses(seen.logits, labels),
         setup.network,
         progress=1.0,
+        task=setup.task,
     )
 
 
@@ -188,7 +188,7 @@ def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailabl
     def batch_gradients() -> list[Tensor]:
         draw = generator(setup.spec.seed, "evaluation", setup.device)
         batches = disjoint_batches(setup.splits, split, draw)
-        seen = [diagnostics.observe(setup.network, *batch, double=False) for batch in batches]
+        seen = [diagnostics.observe(setup.network, *batch, double=False, task=setup.task) for batch in batches]
         means = [[gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in seen]
         return [torch.stack(rows) for rows in zip(*means, strict=True)]  # each (K, D)
 
@@ -232,7 +232,7 @@ def _work_of_draw(setup: RunSetup) -> float:
     splits = setup.splits
     images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
     few = dataclasses.replace(setup, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
-    seen = diagnostics.run_forward_backward(few.network, images, labels, double=False)
+    seen = diagnostics.run_forward_backward(few.network, images, labels, double=False, task=setup.task)
     with _Counter() as counter:
         credits_under(few, few.feedback, seen)
     return counter.operations * EVAL_SAMPLES / len(images)

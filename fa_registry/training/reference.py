@@ -36,7 +36,7 @@ from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
 from fa_registry.errors import UsageError
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import NOT_CHECKED, Measurements, Reading
-from fa_registry.terminal_loss import sample_losses
+from fa_registry.tasks import task_of
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
@@ -150,7 +150,7 @@ def _check(
         objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
     elif not is_repeated(losses, plain, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
-    elif isinstance(network, Network) and not _agree(plain, sample_losses(found.logits.double(), y)):
+    elif isinstance(network, Network) and not _agree(plain, task_of(y).sample_losses(found.logits.double(), y)):
         objection = OTHER_PASS
     else:
         check = check_reference(losses, states, found.gradients, credits, watch.coarsest)
@@ -173,7 +173,7 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: Batch
     with fixed_draws(), torch.enable_grad():
         inputs = (as_precision(x, precision),)
         logits, *_ = torch.func.functional_call(network, cast(network, precision), inputs, options)
-        (later,) = torch.autograd.grad(sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True)
+        (later,) = torch.autograd.grad(task_of(y).sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True)
     return not torch.allclose(later, found.gradients[0], rtol=1e-3, atol=1e-6 * later.abs().max().item())
 
 

@@ -21,15 +21,14 @@ from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
-from fa_registry.diagnostics import eval_mode
-from fa_registry.diagnostics._forward_backward import state_vectors
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
+from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.terminal_loss import NO_TOKENS, is_regression
-from fa_registry.token_axes import features
+from fa_registry.tasks import Task, task_of
+from fa_registry.token_axes import features, state_vectors
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
 
@@ -63,6 +62,11 @@ class RunSetup:
     def eval_batch(self) -> tuple[Tensor, Tensor]:
         """The images and labels that every measurement uses."""
         return self.splits.test_images[:EVAL_SAMPLES], self.splits.test_labels[:EVAL_SAMPLES]
+
+    @property
+    def task(self) -> Task:
+        """The task that the data set's card names, or the built-in task of its labels."""
+        return task_of(self.splits.train_labels, self.card.task)
 
     @property
     def blocks(self) -> int:
@@ -160,27 +164,9 @@ def to_device(network: Network, device: torch.device) -> Network:
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Raise InvalidFields if labels do not fit the card or the eval batch has only one class."""
-    named = {"train_labels": splits.train_labels, "test_labels": splits.test_labels}
-    expected = f"class numbers (samples,) or target values (samples, {card.classes})"
-    problems = [
-        f"{name}: expected {expected}, found {labels.dtype} {tuple(labels.shape)}; {NO_TOKENS}"
-        for name, labels in named.items()
-        if labels.shape[1:] != ((card.classes,) if is_regression(labels) else ())
-    ]
-    if problems:
-        raise InvalidFields(f"data set {card.name}", problems)
-    if is_regression(splits.train_labels):
-        return
-    for name, labels in named.items():
-        low, high = labels.min().item(), labels.max().item()
-        if low < 0 or high >= card.classes:
-            problems.append(f"{name}: expected classes 0 to {card.classes - 1}, found {low} to {high}")
-    if len(splits.test_labels[:EVAL_SAMPLES].unique()) < 2:
-        problems.append(
-            f"test_labels: expected at least two classes in the first {EVAL_SAMPLES} samples, used by every measurement; found one"
-        )
-    if problems:
+    """Raise InvalidFields if the targets do not fit the card's task."""
+    task = task_of(splits.train_labels, card.task)
+    if problems := task.problems(splits.train_labels, splits.test_labels, card.classes, EVAL_SAMPLES):
         raise InvalidFields(f"data set {card.name}", problems)
 
 

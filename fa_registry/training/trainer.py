@@ -197,7 +197,7 @@ class Trainer:
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
         if setup.method.end_to_end:
-            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run)
+            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run, setup.task)
         else:
             sums = local_credit_step(
                 setup.network,
@@ -210,6 +210,7 @@ class Trainer:
                 self.generators["method"],
                 self._progress,
                 self._run,
+                setup.task,
             )
         self.optimizer.step()
         if sums.seen is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods
+from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods, tasks
 from fa_registry.errors import RegistryError, UnknownName
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent
@@ -18,6 +18,7 @@ CATALOGS = {
     "architectures": architectures.CATALOG,
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
+    "tasks": tasks.CATALOG,
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
 IMPORT_SECONDS = 60.0  # limit for the import of a package

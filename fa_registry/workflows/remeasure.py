@@ -228,10 +228,18 @@ def _on_a_cluster(
         most = room.at_once or _default_processes(runs, measuring)
 
         def run_all(
-            jobs: Sequence[Any], job_function: Callable[..., RemeasuredRun], processes: int, stop: StopCheck, report: EventSink
+            jobs: Sequence[Any],
+            job_function: Callable[..., RemeasuredRun],
+            processes: int,
+            stop: StopCheck,
+            report: EventSink,
         ) -> None:
             executor.run(
-                jobs, partial(_in_one_step, job_function), dataclasses.replace(resources, at_once=processes), stop, report
+                jobs,
+                partial(_in_one_step, job_function),
+                dataclasses.replace(resources, at_once=processes),
+                stop,
+                report,
             )
 
         return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from fa_registry import datasets, jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
@@ -22,7 +23,7 @@ from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, SILENCE, Capacity, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
-from fa_registry.terminal_loss import is_regression
+from fa_registry.tasks import task_of
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.lease import HeartbeatMonitor, LeaseHolder, sign
@@ -453,7 +454,8 @@ def _has_classes(spec: RunSpec) -> bool:
     dataset = datasets.get(spec.dataset)
     if dataset.card.sha256 or dataset.card.files:
         return True
-    return not is_regression(dataset.load(torch.device("cpu"), None, spec.seed).train_labels)
+    labels = Tensor() if dataset.card.task else dataset.load(torch.device("cpu"), None, spec.seed).train_labels
+    return task_of(labels, dataset.card.task).card.headline == "accuracy"
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -13,6 +13,7 @@ from benchmarks.published_epoch import PublishedEpoch, accuracy, layers
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
 from fa_registry.architectures._layers import Linear
+from fa_registry.tasks import classification
 from fa_registry.training import measuring
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
@@ -95,7 +96,7 @@ def test_every_layers_figures_are_those_that_ours_measures(task_published_epoch)
 def test_the_accuracy_is_that_of_ours(task_published_epoch):
     images, labels = task_published_epoch.splits.test_images, task_published_epoch.splits.test_labels
     loader = DataLoader(TensorDataset(images, labels), 100)
-    assert accuracy(task_published_epoch.network.eval(), loader) == measuring.accuracy(
+    assert accuracy(task_published_epoch.network.eval(), loader) == classification.accuracy(
         task_published_epoch.network, images, labels
     )
 

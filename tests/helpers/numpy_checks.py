@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fa_registry.records import Scalar
+from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import backprop_step, local_credit_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers.numpy_resmlp import AdamW, Arrays

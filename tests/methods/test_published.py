@@ -18,8 +18,8 @@ from fa_registry import methods
 from fa_registry.diagnostics.base import sample_cosines
 from fa_registry.methods.base import Method
 from fa_registry.statistics import compare
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.measuring import accuracy
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer

@@ -13,7 +13,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits, shared_samples, unaugmented
 from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
-from fa_registry.training.measuring import accuracy
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.network_check import network_check
 from fa_registry.training.run_setup import RunSetup
 from tests.builders import record

@@ -17,11 +17,11 @@ from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import IntegrityError, PluginError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.records import CLASSES, Series, SiteSeries
-from fa_registry.training import measuring
+from fa_registry.tasks import classification
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import (
     NO_FEEDBACK,
-    accuracy,
     measure,
     remeasure,
     with_conventions,
@@ -61,7 +61,7 @@ def test_accuracy_is_of_the_whole_test_set(monkeypatch):
         right = predicted == task.splits.test_labels  # fa: ok FA012 it has no such layer
     assert accuracy(task.network, task.splits.test_images, task.splits.test_labels) == right.sum().item() / 360
     assert measure(task).scalars["accuracy"].value == right.sum().item() / 360
-    monkeypatch.setattr(measuring, "TEST_BATCH", 7)
+    monkeypatch.setattr(classification, "TEST_BATCH", 7)
     assert accuracy(task.network, task.splits.test_images, task.splits.test_labels) == right.sum().item() / 360
 
 

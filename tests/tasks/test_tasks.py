@@ -1,0 +1,164 @@
+"""Tasks: identities of loss, error and score; the data that a task refuses; a third-party task."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from fa_registry import datasets, tasks
+from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
+from fa_registry.methods.base import CreditInputs
+from fa_registry.tasks import TaskCard, task_of
+from fa_registry.tasks.classification import Classification, accuracy
+from fa_registry.training.code_fingerprint import fingerprint
+from fa_registry.training.measuring import measure
+from fa_registry.training.run_setup import RunSetup, _check_labels, build_setup_from_splits
+from fa_registry.training.trainer import Trainer
+from tests.helpers.losses import output_error, sample_losses, target_rows
+from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
+
+DRAW = torch.Generator().manual_seed(2)
+OUTPUTS = torch.randn(6, 4, generator=DRAW, dtype=torch.float64)
+CLASSES = torch.tensor([0, 3, 1, 2, 2, 0])
+VALUES = torch.randn(6, 4, generator=DRAW, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("labels", [CLASSES, VALUES], ids=["classes", "values"])
+def test_the_error_is_the_gradient_of_the_summed_loss(labels):
+    outputs = OUTPUTS.clone().requires_grad_()
+    gradient = torch.autograd.grad(sample_losses(outputs, labels).sum(), outputs)[0]
+    torch.testing.assert_close(output_error(OUTPUTS, labels), gradient, rtol=1e-14, atol=1e-14)
+
+
+def test_the_loss_of_values_is_half_the_squared_distance():
+    assert sample_losses(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0]])).tolist() == [12.5]
+
+
+def test_the_loss_of_classes_is_minus_the_logarithm_of_their_share():
+    shares = OUTPUTS.exp() / OUTPUTS.exp().sum(dim=1, keepdim=True)
+    expected = -shares[torch.arange(6), CLASSES].log()
+    torch.testing.assert_close(sample_losses(OUTPUTS, CLASSES), expected)
+
+
+def test_target_rows():
+    assert target_rows(OUTPUTS[:2], CLASSES[:2]).tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert torch.equal(target_rows(OUTPUTS, VALUES), VALUES)
+
+
+@pytest.mark.parametrize(("labels", "name"), [(CLASSES, "classification"), (VALUES, "regression")])
+def test_the_type_of_the_labels_determines_the_builtin_task(labels, name):
+    assert task_of(labels).card.name == name and task_of(labels, name) is task_of(labels)
+    assert [task.card.name for task in tasks.CATALOG.built_in().values() if task.takes(labels)] == [name]
+
+
+def test_a_name_that_no_task_has_is_refused_with_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'regression'"):
+        task_of(VALUES, "regresion")
+
+
+@pytest.mark.parametrize(("name", "labels"), [("classification", VALUES), ("regression", CLASSES)])
+def test_targets_of_the_other_task_are_refused(name, labels):
+    task = tasks.CATALOG.get(name)
+    with pytest.raises(UsageError, match=r"found outputs \(6, 4\) with torch"):
+        task.sample_losses(OUTPUTS, labels)
+    assert len(task.problems(labels, labels, 4, 128)) == 2
+
+
+def test_the_batch_score_counts_right_classes_with_finite_losses():
+    task, outputs = tasks.CATALOG.get("classification"), OUTPUTS.clone()
+    outputs[torch.arange(6), CLASSES] += 100.0
+    outputs[1] = torch.nan
+    outputs[2, 0] += 1000.0
+    losses = task.sample_losses(outputs, CLASSES)
+    assert task.batch_score(outputs, CLASSES, losses).item() == 4
+    assert tasks.CATALOG.get("regression").batch_score(outputs, VALUES, losses).item() == 0
+
+
+def test_evaluation_is_the_accuracy_or_has_a_reason():
+    network = nn.Identity()
+    evaluated = tasks.CATALOG.get("classification").evaluate(network, OUTPUTS, CLASSES)
+    assert evaluated.value == accuracy(network, OUTPUTS, CLASSES)
+    reading = tasks.CATALOG.get("regression").evaluate(network, OUTPUTS, VALUES)
+    assert reading.value is None and "no accuracy" in reading.reason
+
+
+def test_a_card_without_a_loss_is_refused():
+    with pytest.raises(PluginError, match="lacks: loss, source"):
+        TaskCard("mine", "one line", "class numbers (N,)", "", "")
+
+
+def test_the_card_of_a_data_set_names_its_task():
+    assert datasets.get("lq").card.task == "regression"
+    setup = tiny_task()
+    assert setup.card.task == "" and setup.task.card.name == "classification"
+
+
+def test_data_that_do_not_fit_the_named_task_are_refused_before_training():
+    setup = tiny_task()
+    with pytest.raises(InvalidFields, match="expected target values"):
+        _check_labels(dataclasses.replace(setup.card, task="regression"), setup.splits)
+
+
+def test_without_a_task_the_inputs_use_that_of_their_labels():
+    inputs = CreditInputs([], OUTPUTS, OUTPUTS, OUTPUTS, labels=CLASSES)
+    assert torch.equal(inputs.losses_of(OUTPUTS), sample_losses(OUTPUTS, CLASSES))
+    assert torch.equal(inputs.losses_of(OUTPUTS, VALUES), sample_losses(OUTPUTS, VALUES))
+
+
+class TwiceTheLoss(Classification):
+    """A third-party task: every loss counts twice."""
+
+    card = TaskCard("twice", "cross entropy times two", "class numbers (N,)", "2 CE", "tests", headline="accuracy")
+
+    def sample_losses(self, outputs, targets):
+        return 2 * super().sample_losses(outputs, targets)
+
+    def output_error(self, outputs, targets, rows=None):
+        return 2 * super().output_error(outputs, targets, rows)
+
+
+@pytest.fixture
+def twice(monkeypatch) -> None:
+    """The task `twice` of another package."""
+    location = dataclasses.replace(tasks.CATALOG.location("classification"), package="elsewhere", version="1.0")
+    builtin = tasks.CATALOG.get
+    monkeypatch.setitem(tasks.CATALOG._locations, "twice", location)
+    monkeypatch.setattr(tasks.CATALOG, "get", lambda name: TwiceTheLoss() if name == "twice" else builtin(name))
+
+
+@pytest.mark.parametrize("method", ["bp", "dfa", "ep", "weight_mirror"])
+def test_a_third_party_task_reaches_training_and_measurements(twice, method):
+    """Twice the loss is twice the gradient, the error and the loss that is reported; Γ is unchanged."""
+    once = tiny_task(**supported(method))
+    setup = build_setup_from_splits(once.spec, CPU, dataclasses.replace(once.card, task="twice"), once.splits)
+    assert isinstance(setup.task, TwiceTheLoss)
+    one, two = measure(once), measure(setup)
+    for single, double in zip(one.sites["g_norm"], two.sites["g_norm"], strict=True):
+        assert double.value == pytest.approx(2 * single.value, rel=1e-5)
+    if method == "dfa":
+        gammas = zip(one.sites["gamma"], two.sites["gamma"], strict=True)
+        assert all(
+            single.value is None or double.value == pytest.approx(single.value, abs=1e-6) for single, double in gammas
+        )
+    first, second = _first_step(once), _first_step(setup)
+    assert second.loss.item() == pytest.approx(2 * first.loss.item(), rel=1e-6)
+    assert second.score.item() == first.score.item()
+    if method != "bp":
+        torch.testing.assert_close(second.seen.error, 2 * first.seen.error)
+        torch.testing.assert_close(second.seen.losses_of(OUTPUTS, CLASSES), 2 * sample_losses(OUTPUTS, CLASSES))
+
+
+def _first_step(setup: RunSetup):
+    splits = setup.splits
+    return Trainer(setup).step(splits.test_images[:32], splits.test_labels[:32])
+
+
+def test_the_fingerprint_names_third_party_tasks_only(twice, monkeypatch):
+    spec = tiny_spec()
+    assert not any(name.startswith("tasks/") for name in fingerprint(spec))
+    digits = datasets.get(spec.dataset)
+    monkeypatch.setattr(type(digits), "card", dataclasses.replace(digits.card, task="twice"))
+    assert fingerprint(spec)["tasks/twice"]["package"] == "elsewhere"
