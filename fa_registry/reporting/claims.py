@@ -1,6 +1,6 @@
-"""Claims that the findings support or do not support, as sentences.
+"""Sentences that state which claims the findings support and which claims they do not support.
 
-A finding is identified by its metric and its state, because an edition may give its rules any name.
+This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ CAVEAT = "the rules detect known defects of a comparison in this setting only; o
 def claims(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True, exact: bool = False
 ) -> tuple[Claim, ...]:
-    """Return the claims that the runs of one method in one setting support; none for a control.
+    """Return the claims about the runs of one method in one setting.
 
     Args:
-        excluded: The method's runs that were not judged.
-        alone: Whether the report has no other runs of the method, so that one run means one seed.
-        exact: Whether the method's credit is the gradient at every site by construction.
+        runs: The judged runs. Controls are ignored, so the result is empty for a control.
+        excluded: The runs of the method that were not judged.
+        alone: Whether the report has no other runs of the method. One run then means that there is only one seed.
+        exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
@@ -109,7 +110,7 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that every seed passes, with the margin, so that there is one answer about depth."""
+    """Yield the claim that all seeds pass, with the measured margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         text = "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach"
         text = f"{text}: its accuracy may not be reported as that of trained depth"
@@ -127,7 +128,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the claim's key and a text about the trained part, by the share of blocks that moved."""
+    """Return the key of the claim and a text about the part of the network that was trained, from the share of blocks that moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
@@ -140,7 +141,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return the run of an exact method without Γ, which is 1 up to rounding at any accuracy."""
+    """Return a copy of the run in which the headline Γ has no value, because the Γ of an exact method is always 1 up to rounding."""
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -150,7 +151,7 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield what the audit found about the code of the runs; a method that conforms yields no claim."""
+    """Yield claims from the audit's checks of code, network, data and recorded files; a method that conforms yields no claim."""
     reported = {
         (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
         (METHOD, "warn"): (
@@ -215,7 +216,7 @@ def _missing(run: RunAudit) -> Iterator[Finding]:
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the waived findings: they remain valid, but the verdict does not count them."""
+    """Yield one claim for every waived finding; a waived finding remains valid, but the verdict does not count it."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
@@ -228,7 +229,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """Return the claim about runs that were selected but not judged: nothing is known about them."""
+    """Return the claim that nothing is known about the selected runs that were not judged."""
     seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
     unknown = len(excluded) - len(seeds)
     named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
@@ -258,7 +259,10 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim, about all its runs, for every rule and state that no other claim covers."""
+    """Yield claims for the rules and states that no other function of these modules covers.
+
+    Each claim is about all runs for which the rule found this state.
+    """
     alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
@@ -282,10 +286,10 @@ def _reported_elsewhere(finding: Finding) -> bool:
 
 
 def _means(say: Callable, finding: Finding) -> bool:
-    """Return whether the sentence fits the finding.
+    """Return whether the sentence that `say` writes is true for the finding.
 
-    An edition may call a value on the other side of its limit OK. Its limit may also be one of the gain, which does not show how
-    far the gradient is from its floor.
+    An edition may use the state OK for values on the other side of a limit. A limit may also be a limit of the gain, and the gain
+    does not show how far the gradient is above its floor.
     """
     if say is _has_reference and finding.quantity not in GRADIENTS:
         return False
@@ -296,14 +300,14 @@ def _means(say: Callable, finding: Finding) -> bool:
 
 
 def _compares(run: RunAudit) -> bool:
-    """Return whether there is a Γ, and the stream of its reference gradient has not exploded."""
+    """Return whether the run has a Γ and its stream has not exploded."""
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim that the stream keeps its scale.
+    """Return (key, text) of the claim that the stream keeps its scale.
 
-    Without a limit of the growth since initialisation, it does not claim that norms and gradients may be compared.
+    The text states that norms and gradients may be compared only if the edition limits the growth since initialisation.
     """
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
@@ -333,14 +337,14 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """Return a text that the gain is below the healthy limit of the edition; empty if it is not."""
+    """Return a remark if the gain is below the edition's limit for a healthy gain; otherwise return an empty string."""
     if _has_gain(run, finding):
         return ""
     return f" (healthy: at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Return whether the gradient is far above its floor and the gain reaches its limit, if any."""
+    """Return whether the gradient is at least CLEAR times its floor and the gain reaches the edition's limit, if there is a limit."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 
@@ -356,7 +360,7 @@ def _gain_limit(finding: Finding) -> float | None:
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """Return the gradient norm divided by its floor; None for rules of other metrics or without values."""
+    """Return the gradient norm divided by its floor; return None if the finding is about another metric or lacks a value."""
     known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
     return finding.observed.value / finding.threshold if known else None
 
@@ -400,7 +404,7 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites with a shared direction: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
+    """Return the sites whose stability is above the limit, for example `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
     found: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")
@@ -410,7 +414,7 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim about a state in the terms of its edition."""
+    """Return (key, text) of a claim that repeats the finding's sentence, for states without a text of their own."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
@@ -424,7 +428,7 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims that one end of the network carries the mean Γ, in addition to whether Γ is specific."""
+    """Yield the claims that the first or the last site dominates the mean Γ."""
     statement: dict[str, list[RunAudit]] = {}
     for run in runs:
         for one in run.findings:

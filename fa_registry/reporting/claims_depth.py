@@ -1,4 +1,7 @@
-"""Claims about depth: whether trained blocks beat frozen ones, and which study would decide it."""
+"""Claims about depth: whether trained blocks are better than frozen blocks.
+
+If this is undecided, the claim describes a study that would decide it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims that the comparison with the frozen control supports."""
+    """Yield the claims that follow from the comparison of the runs with their frozen controls."""
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
@@ -55,7 +58,11 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the margin is +33.2 pp, …` of the runs that clear over seeds; empty if there are none."""
+    """Return `; the margin is +33.2 pp, …` for the runs whose margin over seeds is above the limit.
+
+    Returns:
+        An empty string if there is no such run.
+    """
     clears = _clear(runs)
     if not clears:
         return ""
@@ -78,10 +85,10 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether a rule passed that requires more than the frozen blocks reach.
+    """Return whether the run passed a depth rule that requires more accuracy than the frozen control.
 
-    This is decided by the rule's interval, or by its limit for one run. With a limit below 0, or in an edition that skips the
-    comparison, runs whose blocks add nothing pass.
+    The lower end of the rule's interval must be above 0; for a rule without an interval, the limit must be above 0. Return False if
+    the edition skips the comparison with the frozen control.
     """
     passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
     return bool(passed) and all(
@@ -90,10 +97,12 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many fresh seeds would decide a new study with power POWER at this mean and spread.
+    """Return how many new seeds a new study needs to decide the comparison with power POWER.
+
+    The calculation assumes the mean and the spread of this finding.
 
     Returns:
-        None without an interval, or if more than MOST_SEEDS would be needed.
+        None if the finding has no interval, or if the study would need more than MOST_SEEDS seeds.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
@@ -104,10 +113,7 @@ def seeds_needed(finding: Finding) -> int | None:
 
 
 def _undercut(finding: Finding) -> str:
-    """Return the sentence for the interval's position relative to 0.
-
-    A margin below the limit is not always below the frozen blocks.
-    """
+    """Return the sentence about a margin below its limit; the margin may still be above 0."""
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
         return "The trained blocks do worse than frozen random ones: training them may not be credited"
@@ -119,7 +125,7 @@ def _undercut(finding: Finding) -> str:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text); with a limit below 0, a cleared limit does not mean better than frozen blocks."""
+    """Return (key, text) about a margin above its limit; if the limit is below 0, the blocks may still be worse than frozen blocks."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random ones"
@@ -131,7 +137,6 @@ def _cleared(finding: Finding) -> tuple[str, str]:
 
 
 def _is_whole(run: RunAudit) -> bool:
-    """Return whether the run is complete: a run that diverged or broke off supports no claim."""
     return run.record.status == "complete"
 
 
@@ -140,7 +145,7 @@ def _over_seeds(run: RunAudit) -> bool:
 
 
 def _interval(finding: Finding) -> str:
-    """Return the margin with its interval, if the rule judges one over seeds."""
+    """Return the margin with its interval as text; return an empty string if the rule judges no interval over seeds."""
     if not finding.interval:
         return ""
     return (
@@ -154,7 +159,7 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Return which interim analysis this is, if seeds were added or left out after an audit."""
+    """Return the number of the interim analysis as text; return an empty string if this is the first audit of the seeds."""
     if finding.look < 2:
         return ""
     return f". The level is that of interim analysis {finding.look}, because audits have judged other sets of its seeds before"
@@ -194,7 +199,7 @@ def _undecided(finding: Finding) -> str:
 
 
 def _stated(finding: Finding) -> str:
-    """Return the claim about blocks above an accuracy that this audit did not prove; it decides nothing."""
+    """Return the claim about a frozen accuracy that this audit did not verify; such a comparison does not decide about depth."""
     seen = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
@@ -211,7 +216,7 @@ def _stated(finding: Finding) -> str:
 
 
 def _last_block(finding: Finding) -> str:
-    """Return the claim that the margin may come only from the block whose credit is exact."""
+    """Return the claim that the last block may cause the margin, because its credit is the exact gradient."""
     return (
         f"The trained blocks beat frozen random ones{_interval(finding)}, but the last block learns from the exact gradient: its "
         f"training alone may be what helps, and depth utility of the other blocks may not be claimed. The control {CONTROL} by bp, "
@@ -235,13 +240,16 @@ TEST_SAMPLES = "test_samples"  # the convention under which a run recorded the s
 
 @dataclass(frozen=True)
 class Sampling:
-    """The mean accuracy over seeds and its two 95 % intervals, as fractions.
+    """Mean accuracy over seeds with two 95 % intervals; all values are fractions.
 
-    Seeds share the test set, so more seeds narrow only the interval over seeds.
+    All seeds use the same test set, therefore more seeds narrow only the interval over seeds.
 
     Args:
-        over_seeds: Student's t interval; None for one seed.
-        over_samples: Wilson's interval of the mean accuracy on `samples` test samples.
+        accuracy: The mean accuracy.
+        seeds: Number of seeds.
+        over_seeds: Student's t interval over seeds; None for one seed.
+        samples: Number of test samples.
+        over_samples: Wilson's interval of the mean accuracy for `samples` test samples.
     """
 
     accuracy: float
@@ -252,15 +260,15 @@ class Sampling:
 
     @property
     def half(self) -> float:
-        """Half the width of the interval over samples, in percentage points."""
+        """Half the width of the interval over test samples, in percentage points."""
         return 50 * (self.over_samples[1] - self.over_samples[0])
 
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
-    """Return the mean accuracy and its intervals.
+    """Return the mean accuracy of the runs with its intervals over seeds and over test samples.
 
     Returns:
-        None if an accuracy or the size of a test set is not known, or the sizes differ.
+        None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
     found = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
@@ -272,7 +280,11 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """Return `. The accuracy is 93.1 %, …` with both intervals; empty if they are not known."""
+    """Return the sentence `. The accuracy is 93.1 %, …` with both intervals of the accuracy.
+
+    Returns:
+        An empty string if the intervals are not known.
+    """
     known = sampling(runs)
     if known is None:
         return ""
@@ -286,7 +298,11 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a text if the margin is nearer to its limit than the test set can resolve; empty otherwise."""
+    """Return a warning if the margin is closer to its limit than the test set can resolve.
+
+    Returns:
+        An empty string if the distance is large enough, or if it is not known.
+    """
     known = sampling(runs)
     if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:
         return ""

@@ -1,4 +1,4 @@
-"""Claims about scale, reference gradient and Γ, and the functions that all claims use."""
+"""Claims about scale, reference gradient and Γ, and helper functions for all claims."""
 
 from __future__ import annotations
 
@@ -100,30 +100,51 @@ WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enume
 
 
 def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim about the touched runs, with their seeds and ids; its kind is KEYS[key]."""
+    """Return one claim with the seeds and ids of the runs to which it applies.
+
+    Args:
+        key: Key of the claim; KEYS[key] is the kind of the claim.
+        text: The sentence without its final full stop.
+        runs: All judged runs of the method.
+        touched: The runs to which the claim applies.
+    """
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
     where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
     return Claim(KEYS[key], f"{text} ({where}).", tuple(run.record.run_id for run in touched), key)
 
 
 def has_gamma(run: RunAudit) -> bool:
-    """Return whether Γ can be read as alignment: it has a value, and the credit is not the gradient."""
+    """Return whether Γ of the run can be interpreted as alignment.
+
+    The run must have a value of Γ, and its credit must not be the gradient itself.
+    """
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
-    """Return whether the measured credit is the gradient at every site, so that no alignment was learned."""
+    """Return whether the measured credit is the gradient at every site.
+
+    Such a run shows no learned alignment.
+    """
     row = site_row(run.record, "gamma")
     return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
 
 
 def passes(run: RunAudit) -> bool:
-    """Return whether every gating rule passes without a waiver."""
+    """Return whether the run passes every gating rule without a waiver."""
     return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
-    """Return the end of a claim that depends on a stated, not measured value; empty if none does."""
+    """Return a remark for claims that depend on a value stated by the author.
+
+    Args:
+        runs: The runs.
+        quantities: The metrics whose findings are checked for stated values.
+
+    Returns:
+        An empty string if no finding depends on a stated value.
+    """
     stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
     if stated and all(one.reference_run_id for one in stated):
         return "; the frozen control is not proven, and its accuracy counts as stated by the author"
@@ -131,21 +152,33 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the state that a rule found: the built-in name if there is one, else the edition's name.
+    """Return the built-in name of the state that a rule found.
 
-    Reports of older releases contain only the edition's name.
+    If there is no built-in name, return the edition's name. Reports of older releases contain only the edition's name.
     """
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """Return the runs with a finding in one of the states, if given only of findings about these metrics."""
+    """Return the runs that have a finding in one of the states.
+
+    Args:
+        runs: The runs.
+        states: The states.
+        quantities: If not empty, only findings about these metrics count.
+    """
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding of a run in one of the states, or None."""
+    """Return the first finding of a run in one of the states, or None.
+
+    Args:
+        run: The run.
+        states: The states.
+        quantities: If not empty, only findings about these metrics count.
+    """
     return next(
         (
             one
@@ -157,7 +190,16 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
 
 
 def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return a metric of several runs as `3.0` or `between 3.0 and 4.2`; empty if no run has it."""
+    """Return the range of a metric over several runs, for example `3.0` or `between 3.0 and 4.2`.
+
+    Args:
+        runs: The runs.
+        read: Function that reads the metric from a run.
+        kind: Number format, a key of filters.KINDS.
+
+    Returns:
+        An empty string if no run has a value.
+    """
     values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
     if not values:
         return ""
@@ -166,7 +208,7 @@ def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], k
 
 
 def listed(word: str, numbers: Sequence[int]) -> str:
-    """Return `site 0` or `seeds 42, 123`."""
+    """Return the word with its numbers, for example `site 0` or `seeds 42, 123`."""
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
@@ -179,7 +221,7 @@ CONVERGED = "CONVERGED"
 
 
 def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims about the scale of the stream and about the gradient that Γ compares with."""
+    """Yield the claims about the scale of the stream and about the reference gradient of Γ."""
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     both = [run for run in scale if run in floor]
@@ -195,7 +237,11 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def scale_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the largest growth in one block is 1.5, …` with the known growths, if any."""
+    """Return `; the largest growth in one block is 1.5, …` with the known growth values.
+
+    Returns:
+        An empty string if no growth is known.
+    """
     known = []
     for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
         if found := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
@@ -212,7 +258,7 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: st
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Explain to newcomers the case that the published reading calls numerical noise."""
+    """Yield an explanation for newcomers of a tiny but exact gradient, which the published reading calls numerical noise."""
     if not touched:
         return
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
@@ -269,7 +315,7 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    """Return whether the gradient's direction is exact: a tiny gradient with fidelity near 1 is not noise."""
+    """Return whether the fidelity is near 1 in all runs; a tiny gradient with such a fidelity is not noise."""
     known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
     return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
 
@@ -279,7 +325,7 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether a terminal LayerNorm divides by a stream that has grown; False without a LayerNorm."""
+    """Return whether the stream has grown and a terminal LayerNorm divides it; return False without a terminal LayerNorm."""
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -287,7 +333,7 @@ def _has_grown(run: RunAudit) -> bool:
 
 
 def _length(run: RunAudit, end: int) -> Reading:
-    """Return the length of the stream at its first or last site."""
+    """Return the norm of the stream at its first site (`end` 0) or last site (`end` −1)."""
     row = site_row(run.record, "h_norm")
     return row[end] if row else Reading(None, "h_norm was not measured")
 
@@ -304,7 +350,12 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run where Γ and its rank have a value, above their null or reached by it."""
+    """The sites of a run that have a Γ and a rank, grouped by the result of the null test.
+
+    Args:
+        above: Sites whose Γ is above the null of fresh draws.
+        reached: Sites whose Γ is reached by too many fresh draws.
+    """
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -315,7 +366,7 @@ class Sites:
 
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the one claim about Γ of the runs of one method, and claims for the runs without Γ."""
+    """Yield one claim about Γ for the runs of one method, and claims for runs without Γ."""
     for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
     read = [run for run in runs if has_gamma(run)]
@@ -324,9 +375,10 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) by the worst seed: a claim needs every seed.
+    """Return (key, text) of the claim about Γ for the worst seed, because a positive claim must be true for every seed.
 
     Args:
+        runs: All runs of the method.
         read: The runs that have a Γ.
     """
     whole = [run for run in read if run.record.status == "complete"]
@@ -355,7 +407,7 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """Return `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L."""
+    """Return the mean Γ over sites 1..L as text, for example `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`."""
     found = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
@@ -369,7 +421,7 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    """Return why Γ is too small, for a seed or by its interval over seeds; empty if it is not."""
+    """Return the reason why Γ of a seed, or its interval over seeds, is below the limit; return an empty string if it is not."""
     limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
     if not limits:
         return ""
@@ -381,7 +433,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that counts as alignment by the finding's rule; None if the rule sets none."""
+    """Return the smallest Γ that the rule of this finding counts as alignment, or None if the rule has no such limit."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
@@ -389,9 +441,9 @@ def _least_gamma(finding: Finding) -> float | None:
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
-    """Return why no Γ of this method may be read as alignment, regardless of its null; may be empty.
+    """Return the reasons why Γ of this method is not evidence of alignment, or an empty string.
 
-    The reasons are a failed verdict, an exploded stream, and a reference at its floor or noisy.
+    The reasons are a failed verdict, an exploded stream, a reference gradient at its floor and a noisy reference gradient.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
@@ -414,7 +466,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    """Return ` (seed 123)` if only some of the runs are touched, else an empty text."""
+    """Return ` (seed 123)` if only some of the runs are touched; otherwise return an empty string."""
     return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
 
 
@@ -423,7 +475,6 @@ def _seeds(runs: Sequence[RunAudit]) -> list[int]:
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
-    """Return the runs grouped by the value of `reason`."""
     found: dict = {}
     for run in runs:
         found.setdefault(reason(run), []).append(run)
@@ -435,7 +486,7 @@ def _absence(run: RunAudit) -> str:
 
 
 def _no_null(run: RunAudit) -> str:
-    """Return why there is no null; empty if there is one that no rule of this edition uses."""
+    """Return the reason why the run has no null; return an empty string if it has one."""
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
@@ -443,12 +494,12 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """Return the sites above their null at the level of the finding; no sites if the run has no ranks.
+    """Return the sites above their null at the level of the finding, and the other sites; both are empty if the run has no ranks.
 
-    Testing several sites of one run needs a correction. If all of them keep the level, none was picked, and each may be judged by
-    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); otherwise Holm's procedure decides. Both together
-    reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level is valid for all sites together if
-    their ranks depend positively, as ranks from the same fresh draws do.
+    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and each
+    site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's procedure
+    decides. Both together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level
+    is valid for all sites together if their ranks depend positively. This is true for ranks from the same fresh draws.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
@@ -466,7 +517,7 @@ def _sites(run: RunAudit) -> Sites:
 
 
 def _null_text(read: Sequence[RunAudit]) -> str:
-    """Return where Γ is above that of fresh draws, and the test; empty if no rule judged it."""
+    """Return a sentence that lists where Γ exceeds the Γ of fresh draws; return an empty string if no rule judged this."""
     # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
     groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
@@ -481,7 +532,7 @@ def _null_text(read: Sequence[RunAudit]) -> str:
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """Return `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    """Return the sites above and not above the null: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
     reached = f"({_reached(runs, sites)})"
@@ -493,11 +544,7 @@ def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
-    """Return how several sites were tested together: one of several may exceed its null by chance.
-
-    Args:
-        ranked: The groups of runs that have ranks.
-    """
+    """Return a remark on how several sites were tested together, because one of several sites may exceed its null by chance."""
     if not ranked:
         return ""
     most = max(sites.count for sites, _ in ranked)
@@ -515,12 +562,11 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
 
 
 def _draws(run: RunAudit) -> object:
-    """Return the number of draws of the null that the run recorded."""
     return run.record.measurements.conventions.get("gamma_null_draws")
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
-    """Return `between 1 and 7 of 99 fresh draws reach it`, over runs and reached sites."""
+    """Return how many fresh draws reach Γ at the reached sites of these runs: `between 1 and 7 of 99 fresh draws reach it`."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
     found = [finding_with(run, *JUDGED).observed.value for run in runs]
@@ -530,10 +576,11 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return `1 of 20 fresh draws reach it`, for one p-value or for the range of several.
+    """Return how many fresh draws reach the observed Γ, for example `1 of 20 fresh draws reach it`.
 
     Args:
-        draws: The number of draws of the null.
+        ranks: One or more p-values; for several p-values, the text is a range.
+        draws: The recorded number of draws of the null; the count is omitted if this is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
         return "fresh draws reach it"
