@@ -75,7 +75,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
 
 
 class _Gathered:
-    """Collects BibTeX entries; if two different entries have the same key, the second key gets a numeric suffix."""
+    """Collects BibTeX entries and adds a numeric suffix to a key that is already used."""
 
     def __init__(self, software: str):
         self.software = software
@@ -83,7 +83,7 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """Add the card's BibTeX entries and its arXiv numbers; without BibTeX, add the text of the card's source."""
+        """Add the sources that a plug-in card names, or record that it names none."""
         if card is None:
             self.uncited.append(f"the report carries no card of {what}, and so no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
@@ -99,7 +99,7 @@ class _Gathered:
             self.uncited.append(f"the card of {what} carries no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """Add the arXiv numbers in the source and this software if the source names it; otherwise add the text of the source."""
+        """Add the sources that a plain text names, or the text itself."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:
@@ -150,7 +150,10 @@ def _called(name: str, text: str) -> str:
 
 
 def _in_text(key: str, source: str) -> str:
-    """Return a @misc entry whose note is the source; BibTeX styles sort entries without an author by the field `key`."""
+    """Return a @misc entry whose note is the source.
+
+    BibTeX styles sort entries without an author by the field `key`.
+    """
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
@@ -164,7 +167,10 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """Return the @misc entry of this software with the versions that the runs recorded; plain styles do not support @software."""
+    """Return the @misc entry of this software with the recorded versions.
+
+    Plain BibTeX styles do not support @software.
+    """
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
     versions = dict.fromkeys(map(str, filter(None, recorded)))

@@ -1,4 +1,4 @@
-"""Sentences that state which claims the findings support and which claims they do not support.
+"""Sentences about what may and may not be claimed after an audit.
 
 This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
@@ -110,7 +110,7 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that all seeds pass, with the measured margin over the frozen control."""
+    """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         text = "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach"
         text = f"{text}: its accuracy may not be reported as that of trained depth"
@@ -128,7 +128,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the key of the claim and a text about the part of the network that was trained, from the share of blocks that moved."""
+    """Return the key of a claim and a text about how many blocks moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
@@ -141,7 +141,10 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return a copy of the run in which the headline Γ has no value, because the Γ of an exact method is always 1 up to rounding."""
+    """Return a copy of the run without its headline Γ.
+
+    The Γ of an exact method is always 1, up to rounding.
+    """
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -151,7 +154,7 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims from the audit's checks of code, network, data and recorded files; a method that conforms yields no claim."""
+    """Yield claims from the audit's checks of code, network, data and files."""
     reported = {
         (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
         (METHOD, "warn"): (
@@ -216,7 +219,7 @@ def _missing(run: RunAudit) -> Iterator[Finding]:
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim for every waived finding; a waived finding remains valid, but the verdict does not count it."""
+    """Yield one claim for every waived finding."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
@@ -229,7 +232,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """Return the claim that nothing is known about the selected runs that were not judged."""
+    """Return the claim about the selected runs that were not judged."""
     seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
     unknown = len(excluded) - len(seeds)
     named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
@@ -259,7 +262,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims for the rules and states that no other function of these modules covers.
+    """Yield claims for the rules and states that no other claim covers.
 
     Each claim is about all runs for which the rule found this state.
     """
@@ -337,14 +340,14 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """Return a remark if the gain is below the edition's limit for a healthy gain; otherwise return an empty string."""
+    """Return a remark if the gain is below the edition's limit; otherwise return ""."""
     if _has_gain(run, finding):
         return ""
     return f" (healthy: at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Return whether the gradient is at least CLEAR times its floor and the gain reaches the edition's limit, if there is a limit."""
+    """Return whether the gradient is far above its floor and the gain is high enough."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 
@@ -360,7 +363,7 @@ def _gain_limit(finding: Finding) -> float | None:
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """Return the gradient norm divided by its floor; return None if the finding is about another metric or lacks a value."""
+    """Return the gradient norm divided by its floor, or None if it is not known."""
     known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
     return finding.observed.value / finding.threshold if known else None
 
@@ -404,7 +407,10 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites whose stability is above the limit, for example `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
+    """Return the sites whose stability is above the limit.
+
+    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
+    """
     found: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")
@@ -414,7 +420,7 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return (key, text) of a claim that repeats the finding's sentence, for states without a text of their own."""
+    """Return (key, text) of a claim that repeats the sentence of the finding."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":

@@ -29,7 +29,7 @@ ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims that follow from the comparison of the runs with their frozen controls."""
+    """Yield the claims from the comparison of the runs with their frozen controls."""
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
@@ -58,10 +58,10 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the margin is +33.2 pp, …` for the runs whose margin over seeds is above the limit.
+    """Return a text about the runs whose margin over seeds is above the limit.
 
     Returns:
-        An empty string if there is no such run.
+        For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
     """
     clears = _clear(runs)
     if not clears:
@@ -85,10 +85,10 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether the run passed a depth rule that requires more accuracy than the frozen control.
+    """Return whether the run passed a rule that requires more than frozen blocks.
 
-    The lower end of the rule's interval must be above 0; for a rule without an interval, the limit must be above 0. Return False if
-    the edition skips the comparison with the frozen control.
+    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False if the
+    edition skips the comparison with the frozen control.
     """
     passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
     return bool(passed) and all(
@@ -97,7 +97,7 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many new seeds a new study needs to decide the comparison with power POWER.
+    """Return how many new seeds would decide the comparison with power POWER.
 
     The calculation assumes the mean and the spread of this finding.
 
@@ -113,7 +113,7 @@ def seeds_needed(finding: Finding) -> int | None:
 
 
 def _undercut(finding: Finding) -> str:
-    """Return the sentence about a margin below its limit; the margin may still be above 0."""
+    """Return the sentence about a margin below its limit, which may still be above 0."""
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
         return "The trained blocks do worse than frozen random ones: training them may not be credited"
@@ -125,7 +125,10 @@ def _undercut(finding: Finding) -> str:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text) about a margin above its limit; if the limit is below 0, the blocks may still be worse than frozen blocks."""
+    """Return (key, text) about a margin above its limit.
+
+    If the limit is below 0, the trained blocks may still be worse than frozen blocks.
+    """
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random ones"
@@ -145,7 +148,7 @@ def _over_seeds(run: RunAudit) -> bool:
 
 
 def _interval(finding: Finding) -> str:
-    """Return the margin with its interval as text; return an empty string if the rule judges no interval over seeds."""
+    """Return the margin and its interval over seeds as text, or "" without interval."""
     if not finding.interval:
         return ""
     return (
@@ -159,7 +162,7 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Return the number of the interim analysis as text; return an empty string if this is the first audit of the seeds."""
+    """Return the number of the interim analysis as text, or "" for the first audit."""
     if finding.look < 2:
         return ""
     return f". The level is that of interim analysis {finding.look}, because audits have judged other sets of its seeds before"
@@ -199,7 +202,7 @@ def _undecided(finding: Finding) -> str:
 
 
 def _stated(finding: Finding) -> str:
-    """Return the claim about a frozen accuracy that this audit did not verify; such a comparison does not decide about depth."""
+    """Return the claim about a frozen accuracy that this audit did not verify."""
     seen = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
@@ -216,7 +219,7 @@ def _stated(finding: Finding) -> str:
 
 
 def _last_block(finding: Finding) -> str:
-    """Return the claim that the last block may cause the margin, because its credit is the exact gradient."""
+    """Return the claim that the margin may come from the last block only."""
     return (
         f"The trained blocks beat frozen random ones{_interval(finding)}, but the last block learns from the exact gradient: its "
         f"training alone may be what helps, and depth utility of the other blocks may not be claimed. The control {CONTROL} by bp, "
@@ -265,7 +268,7 @@ class Sampling:
 
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
-    """Return the mean accuracy of the runs with its intervals over seeds and over test samples.
+    """Return the mean accuracy with its intervals over seeds and test samples.
 
     Returns:
         None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
@@ -280,10 +283,10 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """Return the sentence `. The accuracy is 93.1 %, …` with both intervals of the accuracy.
+    """Return a sentence about the accuracy and its two intervals.
 
     Returns:
-        An empty string if the intervals are not known.
+        For example `. The accuracy is 93.1 %, …`, or an empty string if the intervals are not known.
     """
     known = sampling(runs)
     if known is None:
@@ -298,10 +301,10 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the margin is closer to its limit than the test set can resolve.
+    """Return a warning if the test set is too small for this margin and limit.
 
     Returns:
-        An empty string if the distance is large enough, or if it is not known.
+        An empty string if the sampling error of the test set is smaller than the distance to the limit, or is not known.
     """
     known = sampling(runs)
     if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:

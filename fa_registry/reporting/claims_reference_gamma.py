@@ -1,4 +1,4 @@
-"""Claims about scale, reference gradient and Γ, and helper functions for all claims."""
+"""Claims about scale, reference gradient and Γ, and helpers for all claims."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
     Args:
         runs: The runs.
-        quantities: The metrics whose findings are checked for stated values.
+        `quantities`: The metrics whose findings are checked for stated values.
 
     Returns:
         An empty string if no finding depends on a stated value.
@@ -166,7 +166,7 @@ def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str]
     Args:
         runs: The runs.
         states: The states.
-        quantities: If not empty, only findings about these metrics count.
+        `quantities`: If not empty, only findings about these metrics count.
     """
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
@@ -177,7 +177,7 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
     Args:
         run: The run.
         states: The states.
-        quantities: If not empty, only findings about these metrics count.
+        `quantities`: If not empty, only findings about these metrics count.
     """
     return next(
         (
@@ -190,7 +190,7 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
 
 
 def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return the range of a metric over several runs, for example `3.0` or `between 3.0 and 4.2`.
+    """Return the range of a metric over several runs as text.
 
     Args:
         runs: The runs.
@@ -198,7 +198,7 @@ def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], k
         kind: Number format, a key of filters.KINDS.
 
     Returns:
-        An empty string if no run has a value.
+        For example `3.0` or `between 3.0 and 4.2`, or an empty string if no run has a value.
     """
     values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
     if not values:
@@ -221,7 +221,7 @@ CONVERGED = "CONVERGED"
 
 
 def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims about the scale of the stream and about the reference gradient of Γ."""
+    """Yield the claims about the scale of the stream and the reference gradient."""
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     both = [run for run in scale if run in floor]
@@ -237,10 +237,10 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def scale_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the largest growth in one block is 1.5, …` with the known growth values.
+    """Return the known growth values of the stream as text.
 
     Returns:
-        An empty string if no growth is known.
+        For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
     """
     known = []
     for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
@@ -258,7 +258,7 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: st
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield an explanation for newcomers of a tiny but exact gradient, which the published reading calls numerical noise."""
+    """Yield an explanation of a tiny but exact reference gradient, for newcomers."""
     if not touched:
         return
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
@@ -315,7 +315,7 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    """Return whether the fidelity is near 1 in all runs; a tiny gradient with such a fidelity is not noise."""
+    """Return whether the fidelity of the gradient is near 1 in all runs."""
     known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
     return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
 
@@ -325,7 +325,7 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether the stream has grown and a terminal LayerNorm divides it; return False without a terminal LayerNorm."""
+    """Return whether a terminal LayerNorm divides by a stream that has grown."""
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -333,7 +333,7 @@ def _has_grown(run: RunAudit) -> bool:
 
 
 def _length(run: RunAudit, end: int) -> Reading:
-    """Return the norm of the stream at its first site (`end` 0) or last site (`end` −1)."""
+    """Return the norm of the stream at its first site (0) or its last site (−1)."""
     row = site_row(run.record, "h_norm")
     return row[end] if row else Reading(None, "h_norm was not measured")
 
@@ -350,7 +350,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run that have a Γ and a rank, grouped by the result of the null test.
+    """The sites of a run that have a Γ and a rank, by result of the null test.
 
     Args:
         above: Sites whose Γ is above the null of fresh draws.
@@ -366,7 +366,7 @@ class Sites:
 
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim about Γ for the runs of one method, and claims for runs without Γ."""
+    """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
     for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
     read = [run for run in runs if has_gamma(run)]
@@ -375,7 +375,7 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) of the claim about Γ for the worst seed, because a positive claim must be true for every seed.
+    """Return (key, text) of the claim about Γ, which must be true for the worst seed.
 
     Args:
         runs: All runs of the method.
@@ -407,7 +407,10 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """Return the mean Γ over sites 1..L as text, for example `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`."""
+    """Return the mean Γ over sites 1..L as text.
+
+    Example: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`.
+    """
     found = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
@@ -421,7 +424,7 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    """Return the reason why Γ of a seed, or its interval over seeds, is below the limit; return an empty string if it is not."""
+    """Return the reason why Γ is too small to count as alignment, or ""."""
     limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
     if not limits:
         return ""
@@ -433,7 +436,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that the rule of this finding counts as alignment, or None if the rule has no such limit."""
+    """Return the smallest Γ that the finding's rule accepts, or None without a limit."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
@@ -441,9 +444,9 @@ def _least_gamma(finding: Finding) -> float | None:
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
-    """Return the reasons why Γ of this method is not evidence of alignment, or an empty string.
+    """Return the reasons why Γ of this method is not evidence of alignment, or "".
 
-    The reasons are a failed verdict, an exploded stream, a reference gradient at its floor and a noisy reference gradient.
+    Such reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
@@ -466,7 +469,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    """Return ` (seed 123)` if only some of the runs are touched; otherwise return an empty string."""
+    """Return ` (seed 123)` if only some runs are touched; otherwise return ""."""
     return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
 
 
@@ -494,7 +497,7 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """Return the sites above their null at the level of the finding, and the other sites; both are empty if the run has no ranks.
+    """Return the sites that are above their null, and those that are not.
 
     Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and each
     site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's procedure
@@ -517,7 +520,7 @@ def _sites(run: RunAudit) -> Sites:
 
 
 def _null_text(read: Sequence[RunAudit]) -> str:
-    """Return a sentence that lists where Γ exceeds the Γ of fresh draws; return an empty string if no rule judged this."""
+    """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
     # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
     groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
@@ -532,7 +535,10 @@ def _null_text(read: Sequence[RunAudit]) -> str:
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """Return the sites above and not above the null: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    """Return a text that lists the sites above and not above their null.
+
+    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`.
+    """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
     reached = f"({_reached(runs, sites)})"
@@ -544,7 +550,7 @@ def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
-    """Return a remark on how several sites were tested together, because one of several sites may exceed its null by chance."""
+    """Return a remark on the correction for testing several sites together, or ""."""
     if not ranked:
         return ""
     most = max(sites.count for sites, _ in ranked)
@@ -566,7 +572,7 @@ def _draws(run: RunAudit) -> object:
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
-    """Return how many fresh draws reach Γ at the reached sites of these runs: `between 1 and 7 of 99 fresh draws reach it`."""
+    """Return a text on how many fresh draws reach Γ at the reached sites."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
     found = [finding_with(run, *JUDGED).observed.value for run in runs]
@@ -576,11 +582,14 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return how many fresh draws reach the observed Γ, for example `1 of 20 fresh draws reach it`.
+    """Return a text on how many fresh draws reach the observed Γ.
 
     Args:
         ranks: One or more p-values; for several p-values, the text is a range.
-        draws: The recorded number of draws of the null; the count is omitted if this is not an integer.
+        draws: The recorded number of draws of the null.
+
+    Returns:
+        For example `1 of 20 fresh draws reach it`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
         return "fresh draws reach it"

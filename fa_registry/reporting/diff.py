@@ -1,4 +1,4 @@
-"""Changes between two audits A and B: in the selection, for each rule, and for each run and metric."""
+"""Changes between two audits A and B: of the selection, the rules and the runs."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _run_name(run: RunAudit) -> RunName:
 
 
 def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:
-    """Return (pairs of runs that are in both audits, runs only in A, runs only in B); every run is in exactly one of the lists.
+    """Return (pairs of runs in both audits, runs only in A, runs only in B).
 
     A run matches the run with the same id. A retrained run matches the first unmatched run with the same specification.
     """
@@ -309,7 +309,7 @@ def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
 
 
 def _without_ids(finding: Finding) -> Finding:
-    """Return the finding without run ids, because retrained runs and controls have new ids."""
+    """Return the finding without run ids, because a retrained run has a new id."""
     return dataclasses.replace(finding, run_id="", reference_run_id="")
 
 
@@ -328,7 +328,7 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
 
 
 def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Yield the changes of every field of the record except the run id and the metrics."""
+    """Yield the changes of all fields of the record except run id and metrics."""
     yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
     yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
     for field in dataclasses.fields(RunRecord):
@@ -363,7 +363,7 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
-    """Yield one change for every rule whose limits or outcomes differ, in the order of the findings."""
+    """Yield one change for every rule whose limits or outcomes differ."""
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
         for rule, findings in _paired_findings(*pair).items():
@@ -414,7 +414,7 @@ def _edition_changes(what: str, a: EditionReference, b: EditionReference) -> Ite
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """Return (rule and run or method of a waiver) → (its dates, author and reason), so that a renewed waiver counts as one change."""
+    """Return (rule and run or method of a waiver) → (its dates, author and reason)."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"
@@ -454,12 +454,12 @@ def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield one change for every key whose values differ; a missing key counts as an empty text."""
+    """Yield one change for every key whose values differ or are missing on one side."""
     for key in {**before, **after}:
         yield from _changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
 
 
 def _text_of(value: Any) -> str:
-    """Return the value as text; return the SHA-256 of the value if the text is longer than LONGEST characters."""
+    """Return the value as text, or its SHA-256 if the text is too long."""
     text = value if isinstance(value, str) else jsonio.canonical(value)
     return text if len(text) <= LONGEST else f"SHA-256 {jsonio.digest_of(value)}"
