@@ -130,5 +130,5 @@ def data_uri(image: bytes) -> str:
 
 
 def from_frame(value: float, reason: str) -> Reading:
-    """Return a reading from a number; if the number is NaN, return a reading with the reason."""
+    """Return the number as a Reading; if it is NaN, the Reading has the reason."""
     return Reading(float(value)) if value == value else Reading(None, reason)

@@ -1,4 +1,4 @@
-"""Style and canvas of all figures: small PNG files that do not depend on user settings.
+"""Style and canvas of all figures: small PNG files, fixed matplotlib settings.
 
 This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
 rcParams.

@@ -94,7 +94,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-    """Set limits and ticks of both axes; on a logarithmic axis, y is the decimal logarithm."""
+    """Set limits and ticks of both axes; a logarithmic axis has decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     places = whole_ticks(last, 8)

@@ -1,4 +1,7 @@
-"""audit.csv: one line per run, RFC 4180, UTF-8; missing numbers are empty, with reasons in `reasons`."""
+"""Writer of audit.csv: one line per run, in RFC 4180 format and UTF-8.
+
+A missing number is an empty cell. The column `reasons` contains the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
-    """Write every judged run, then the selected runs that could not be judged (status `excluded`)."""
+    """Write one line per judged run, and one line per selected run that was not judged.
+
+    Runs that were not judged have the status `excluded`.
+    """
     chosen = columns(report)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
@@ -36,12 +42,15 @@ def write_csv(report: AuditReport, path: Path) -> None:
 
 
 def guarded(text: str) -> str:
-    """Return the text with a ' before it if a spreadsheet would calculate it, or if it begins with a '."""
+    """Return the text with a leading ' if a spreadsheet would execute it as a formula.
+
+    A text that begins with ' gets another ', so `unguarded` can restore every text.
+    """
     return f"'{text}" if CALCULATED.match(text) else text
 
 
 def unguarded(cell: str) -> str:
-    """Return the text of a text cell of audit.csv, without the ' of `guarded`."""
+    """Return the original text of a cell that `guarded` returned."""
     return cell.removeprefix("'")
 
 
@@ -60,7 +69,7 @@ def _written(cell: CsvCell) -> str:
 
 
 def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
-    """Return the line of a run that was not judged: it has no numbers, but a table must not omit it."""
+    """Return the line of a run that was not judged; the line has no numbers."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
     known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
     return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
@@ -69,7 +78,7 @@ def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) 
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return JSON, column → why it is empty; an empty text if no number is missing."""
+    """Return a JSON object (column → reason why it is empty), or "" if no number is missing."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
@@ -82,11 +91,11 @@ FIRST = "the epoch at which it first fires; empty if it never does, or if it is 
 
 @dataclass(frozen=True)
 class CsvRowSource:
-    """The source of a line.
+    """The data from which one line of audit.csv is written.
 
     Args:
-        verdicts: One per edition, the leading one first.
-        findings: By the leading edition's rules.
+        verdicts: The verdict of every edition; the leading edition is first.
+        findings: Rule of the leading edition → its finding.
     """
 
     report: AuditReport
@@ -101,10 +110,13 @@ CsvCell = str | int | float | bool | Reading
 
 @dataclass(frozen=True)
 class CsvColumn:
-    """A column of audit.csv; a Reading without a value is an empty cell, with the reason in `reasons`.
+    """A column of audit.csv.
 
     Args:
+        name: Name in the header line.
+        description: Description for docs/audit-json.md.
         kind: text, integer, number or boolean.
+        read: Function that reads the cell. For a Reading without a value, the cell is empty and the column `reasons` has the reason.
     """
 
     name: str
@@ -177,7 +189,10 @@ NUMBERS = {  # column → its metric
 
 
 def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
-    """Return the columns of a report in order, for its rules, editions, aggregates of Γ and other metrics."""
+    """Return the columns of audit.csv for a report, in order.
+
+    They depend on the rules, editions, aggregates of Γ and other metrics of the report.
+    """
     editions = tuple(
         describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
     )
@@ -200,11 +215,14 @@ def columns_of(
     others: Sequence[Metric],
     known: Known = NONE,
 ) -> tuple[CsvColumn, ...]:
-    """Return the columns for these editions, rules of the leading edition, and aggregates of Γ.
+    """Return the columns of audit.csv, in order.
 
     Args:
-        editions: The leading one first.
-        others: Metrics with one number per run and no column yet; if the name is used already, it gets the suffix `_2`.
+        editions: The editions; the leading edition is first.
+        rules: The rules of the leading edition.
+        gammas: Keys of the aggregates of Γ.
+        others: Further metrics with one number per run. If a name is already used by another column, it gets the suffix `_2`.
+        known: The metrics of the report.
     """
     ours = _ours(editions, rules, gammas)
     taken = {column.name for column in ours}
@@ -223,7 +241,7 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
 
 
 def rows(report: AuditReport) -> Iterator[CsvRowSource]:
-    """Yield one row per judged run, in the report's order."""
+    """Yield the data of one line per judged run, in the order of the report."""
     frozen = Frozen.of(report)
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
@@ -232,7 +250,7 @@ def rows(report: AuditReport) -> Iterator[CsvRowSource]:
 
 
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
-    """Return the column of an edition's verdict, with its position if an earlier one has the same name."""
+    """Return the column of an edition's verdict, with a suffix if the name is used twice."""
     name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
     return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
 
@@ -243,7 +261,7 @@ def _gamma(name: str) -> CsvColumn:
 
 
 def _rule(rule: str) -> Iterator[CsvColumn]:
-    """Yield five columns for a rule of the leading edition, empty for runs that it did not judge."""
+    """Yield the five columns of a rule of the leading edition."""
     absent = Reading(None, f"{rule} did not judge this run")
 
     def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:

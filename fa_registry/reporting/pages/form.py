@@ -1,4 +1,4 @@
-"""The reporting form of one group of runs."""
+"""The reporting form of one method in one setting."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ EXACT = {
 
 
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
-    """Return the form of one group.
+    """Return the template variables of the form of one group.
 
     Args:
         group: The group.
-        link: The form's link.
+        link: The link to the form.
         sources: The report and its indexes.
-        written: The texts of the author in the blanks of an earlier form.
+        written: Blank → text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # metrics with one number per run have their own table
@@ -158,13 +158,19 @@ def _judged_by(
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
-    """Yield the findings on the margin over frozen, one for all seeds if the rule judges over seeds."""
+    """Yield the findings about the accuracy margin over the frozen control."""
     rules = {finding.rule for run in runs for finding in run.findings if finding.quantity in SUBJECTS["depth"]}
     return (row for row in findings if row.rule in rules and row.state)
 
 
 def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the form's blanks, and the written blanks of an older template, so that no text is lost."""
+    """Return the blanks of the form, with the texts that the author wrote.
+
+    Blanks of an older template are kept if they contain a text.
+
+    Args:
+        written: Blank → text that the author wrote into an earlier form.
+    """
     known = [Blank(key, title, prompt, written.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
     older = ((key, text) for key, text in written.items() if key not in PROMPTS and text)
     return (*known, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
@@ -172,7 +178,7 @@ def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.html.j2, form.md.j2 and form.tex.j2: the reporting form of one method in one setting."""
+    """form.html.j2, form.md.j2, form.tex.j2: the form of one method in one setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
@@ -265,10 +271,10 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return the author's texts in an existing form.
+    """Return blank → text that the author wrote into an existing form.
 
     Raises:
-        UsageError: The blanks cannot be read, so that the texts would be lost.
+        UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
     """
     if not form.is_file():
         return {}
@@ -282,10 +288,15 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that the new page contains every text the author wrote, so that it may replace the old form.
+    """Check that a new page contains every text that the author wrote.
+
+    Args:
+        written: Blank → text of the author.
+        page: The new page.
+        form: Path of the old form, which the new page replaces.
 
     Raises:
-        UsageError: A text would be lost.
+        UsageError: The new page lacks a text.
     """
     kept = _written(page, f"{form} as it would be rewritten") if any(written.values()) else {}
     lost = [key for key, text in written.items() if text and kept.get(key) != text]
@@ -297,10 +308,10 @@ def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None
 
 
 def _written(text: str, subject: str) -> dict[str, str]:
-    """Return the blanks of a form by name.
+    """Return blank → text of a form.
 
     Raises:
-        UsageError: An opening marker is repeated, or no closing marker follows it before the next one.
+        UsageError: The markers of the blanks are repeated, nested or not closed.
     """
     opened, closed = OPENING.findall(text), text.count(CLOSING)
     blanks_found = WHOLE.findall(text)
@@ -322,7 +333,10 @@ def _written(text: str, subject: str) -> dict[str, str]:
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
-    """Return command lines for a POSIX shell, in order; a # comment names what a line cannot reproduce."""
+    """Return the commands that reproduce the runs and the audit, for a POSIX shell.
+
+    A comment (#) names everything that a command cannot reproduce.
+    """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
     by_checkout: dict[str, list[RunRecord]] = {}
@@ -340,12 +354,14 @@ MOST_COMPLETING = 12  # training lines; further runs are only counted
 def completion_commands(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
 ) -> tuple[str, ...]:
-    """Return the command lines that train the missing runs and audit again; empty if no run is missing.
+    """Return the commands that train the missing runs and repeat the audit.
 
-    A study trains by itself the runs that the store lacks. A finished run that lacks a metric is retrained with
-    --force.
-    Training cannot repair a run whose metrics cannot be recomputed, e.g. because its data are not here: a comment with
-    the reason replaces its line.
+    The command of a study trains all runs that the store lacks. If a finished run lacks a metric, its command has the option --force.
+    Training does not help if the metrics of a run cannot be recomputed, for example because its data are not available. For such a
+    run, the result contains a comment with the reason.
+
+    Returns:
+        An empty tuple if no run is missing.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
     broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
@@ -368,13 +384,13 @@ def completion_commands(
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark if a study is not built in: it is found by path, but an audit stores only its name."""
+    """Return a remark that a study.toml must be given by path, or "" for a built-in study."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace it with the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
-    """Return the line that checks out the commit of the run, with a remark on uncommitted changes."""
+    """Return the command that checks out the commit of the run."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
@@ -386,9 +402,9 @@ def _checkout(record: RunRecord) -> str:
 
 
 def _packages(record: RunRecord) -> Iterator[str]:
-    """Yield the lines that install the third-party packages of a run.
+    """Yield the commands that install the third-party packages of a run.
 
-    The digest is included because a release with the same number may contain other code.
+    A comment contains the digest, because a release with the same number may contain other code.
     """
     for name, entry in sealed_code(record).items():
         if "digest" in entry:
@@ -403,7 +419,7 @@ def _training(record: RunRecord) -> str:
 
 
 def _audit(report: AuditReport) -> str:
-    """Return the audit command: for the study if one was audited, otherwise for the runs trained above."""
+    """Return the command that repeats the audit."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
     chosen, remarks = _chosen(report), []
     options = ["--study", *chosen] if chosen else []
@@ -420,7 +436,7 @@ def _audit(report: AuditReport) -> str:
 
 
 def _chosen(report: AuditReport) -> list[str]:
-    """Return the study and the options that chose its runs; empty if no study was audited."""
+    """Return the audited study and its selection options, or [] if no study was audited."""
     choice = report.choice
     if choice is None or not choice.study:
         return []
@@ -435,7 +451,7 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a one-line shell comment; the text is untrusted, and a second line would be executed."""
+    """Return a one-line shell comment; a second line of untrusted text would be executed."""
     return f"# {' '.join(text.split())}"
 
 
@@ -447,12 +463,16 @@ RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)<
 
 
 def inline_assets(page: str) -> str:
-    """Return the page with every link to a neighbouring file replaced by its text."""
+    """Return the page with every relative link replaced by the text of the link."""
     return RELATIVE_LINK.sub(r"\1", page)
 
 
 def placeholder_form(note: str) -> str:
-    """Return a page that replaces an older audit's form of a run that is no longer judged. note: its text."""
+    """Return the page that replaces an older form if a run is no longer judged.
+
+    Args:
+        note: Text of the page.
+    """
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'

@@ -62,6 +62,6 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _sign(letter: str) -> Path:
-    """Return the letter as a marker, because markers are drawn faster than hundreds of texts."""
+    """Return the letter as a marker, because markers are faster to draw than texts."""
     outline = TextPath((0, 0), letter, size=9)
     return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)

@@ -121,7 +121,7 @@ def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
 
 
 def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, object]]) -> None:
-    """Draw a thin line per run, and a cross at its end if the norm becomes infinite or NaN."""
+    """Draw a thin line per run; a cross marks the epoch before a non-finite norm."""
     _canvas.value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
     for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
         colour, _ = strengths[f"λ = {strength:g}"]
