@@ -1,4 +1,4 @@
-"""The checklist of pitfalls (protocol.md §5); every answer is computed from the records."""
+"""The checklist of pitfalls (protocol.md §5); all answers are computed from the records."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer that the records of some runs give.
+    """An answer to one item of the checklist, for the runs that have this answer.
 
     Args:
         outcome: One of WORST_FIRST.
-        evidence: The metrics, or why there is no evidence.
+        evidence: The values on which the answer is based, or the reason why there is no evidence.
+        run_ids: Ids of the runs.
     """
 
     outcome: str
@@ -61,10 +62,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """One item of the checklist with its answers, worst first.
+    """One item of the checklist with its answers; the worst answer is first.
 
     Args:
-        lint: The rule that finds the pitfall in code, if there is one.
+        number: Number of the item in protocol.md.
+        title: Description of the pitfall.
+        lint: Lint rule that finds the pitfall in code, or an empty string.
+        answers: The answers.
     """
 
     number: int
@@ -74,13 +78,19 @@ class Pitfall:
 
     @property
     def outcome(self) -> str:
-        """Return the worst outcome of all runs."""
+        """The worst outcome of all runs."""
         return self.answers[0].outcome
 
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """One run of a form, with the runs of its method and the whole report."""
+    """The data that an item of the checklist needs to answer for one run.
+
+    Args:
+        run: The run.
+        group: The runs of the same method in the same setting.
+        sources: The report and its indexes.
+    """
 
     run: RunAudit
     group: Sequence[RunAudit]
@@ -92,7 +102,7 @@ class PitfallContext:
 
     @property
     def card(self) -> dict[str, object]:
-        """Return the method's card; empty if the report has none."""
+        """Card of the method, or an empty mapping if the report has no such card."""
         return dict(self.sources.report.cards.get(f"methods/{self.spec.method}", {}))
 
     @property
@@ -106,14 +116,17 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a measurement convention as the run recorded it; None if it did not."""
+        """Return a measuring convention that the run recorded, or None."""
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """Return a text with the logged metrics that could not be reproduced; empty if there are none.
+        """Return a text about the logged metrics that could not be reproduced.
 
         Args:
-            families: Prefixes of metric names (`gamma` includes gamma_null_p); all metrics if none is given.
+            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all metrics count.
+
+        Returns:
+            An empty string if all these metrics were reproduced.
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
@@ -125,20 +138,23 @@ Question = Callable[[PitfallContext], Answered]
 
 
 def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield (site, one value per row) for every site where all rows have a value."""
+    """Yield (site, one value per row) for every site at which all rows have a value."""
     for site, readings in enumerate(zip(*rows, strict=False)):
         if all(reading.value is not None for reading in readings):
             yield site, tuple(reading.value for reading in readings)
 
 
 def absence(name: str, row: Iterable[Reading]) -> str:
-    """Return why a metric has no value at any site."""
+    """Return the reasons why a metric has no value at any site."""
     reasons = dict.fromkeys(reading.reason for reading in row if reading.reason)
     return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
 
 
 def norm_of_samples(asked: PitfallContext) -> Answered:
-    """1: ‖·‖₂ of each sample, and not `tensor.norm(-1)`, the L₋₁ norm of the whole tensor."""
+    """Answer item 1: norms are L₂ norms of each sample.
+
+    The pitfall is `tensor.norm(-1)`, which is the L₋₁ norm of the whole tensor.
+    """
     if mismatch := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
         return VIOLATED, f"recomputed with one L₂ norm per sample, the metrics differ: {mismatch}"
     if asked.verified:
@@ -161,9 +177,9 @@ def norm_of_samples(asked: PitfallContext) -> Answered:
 
 
 def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
-    """Yield (site, change of the loss by the step η‖h_l‖ along −g_l, divided by η‖h_l‖‖g_l‖).
+    """Yield (site, measured change of the loss divided by its prediction).
 
-    The ratio is near 1 to first order.
+    The step η‖h_l‖ along −g_l is predicted to change the loss by η‖h_l‖‖g_l‖, so to first order the ratio is near 1.
     """
     step = asked.convention("nudge_step")
     if isinstance(step, (int, float)) and step > 0:
@@ -173,12 +189,12 @@ def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return how far a ratio is from 1, as a factor of at least 1."""
+    """Return the factor, at least 1, by which a ratio differs from 1."""
     return max(ratio, 1 / ratio)
 
 
 def unclamped_cosine(asked: PitfallContext) -> Answered:
-    """2: no clamp at eps = 1e-8 in the cosine."""
+    """Answer item 2: the cosine does not clamp norms at eps = 1e-8."""
     if mismatch := asked.mismatch("gamma"):
         return VIOLATED, f"recomputed in float64 without a clamp, Γ differs: {mismatch}"
     if asked.verified:
@@ -195,7 +211,7 @@ def unclamped_cosine(asked: PitfallContext) -> Answered:
 
 
 def no_underflow(asked: PitfallContext) -> Answered:
-    """3: gradients do not underflow in fp16."""
+    """Answer item 3: gradients do not underflow in fp16."""
     precision = asked.spec.precision
     if precision in ("fp32", "fp64", "bf16"):
         fidelity = asked.scalar("fidelity_min").value
@@ -212,7 +228,10 @@ def no_underflow(asked: PitfallContext) -> Answered:
 
 
 def own_feedback(asked: PitfallContext) -> Answered:
-    """4: Γ is specific to the training feedback and not reached by fresh draws."""
+    """Answer item 4: Γ is specific to the training feedback.
+
+    The pitfall is a Γ that fresh draws of the feedback reach too.
+    """
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(asked.row("gamma_null_p")))
@@ -227,7 +246,7 @@ def own_feedback(asked: PitfallContext) -> Answered:
 
 
 def every_aggregation(asked: PitfallContext) -> Answered:
-    """5: Γ is reported by every aggregation, not by one alone."""
+    """Answer item 5: the report shows Γ for every aggregation."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
@@ -247,7 +266,10 @@ def every_aggregation(asked: PitfallContext) -> Answered:
 
 
 def no_single_site(asked: PitfallContext) -> Answered:
-    """6: no single site carries the headline Γ, the mean over sites 1..L; the mean with site 0 is added."""
+    """Answer item 6: no single site dominates the headline Γ.
+
+    The headline Γ is the mean over sites 1..L. The answer also mentions the mean that includes site 0.
+    """
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
@@ -269,7 +291,7 @@ def no_single_site(asked: PitfallContext) -> Answered:
 
 
 def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return (the site without which the mean changes most, that change as a share of the mean)."""
+    """Return (most influential site, relative change of the mean without this site)."""
     mean = sum(value for _, value in counted) / len(counted)
     changes = [(abs((mean * len(counted) - value) / (len(counted) - 1) - mean), site) for site, value in counted]
     change, site = max(changes)
@@ -285,7 +307,10 @@ def _exact_at(asked: PitfallContext, site: int) -> bool:
 
 
 def saved_feedback(asked: PitfallContext) -> Answered:
-    """7: if the feedback was not saved, Γ is N/A, and not 1.0 or a cosine of the credit with itself."""
+    """Answer item 7: Γ is N/A if the feedback was not saved.
+
+    The pitfall is to report 1.0, or the cosine of the credit with itself.
+    """
     if objection := objection_in(asked.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if asked.run.record.feedback.get("sha256"):
@@ -304,7 +329,7 @@ def saved_feedback(asked: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(asked: PitfallContext) -> Answered:
-    """8: the gradient of each sample's loss is distinguished from that of the batch's mean loss."""
+    """Answer item 8: gradients of one sample's loss and of the mean loss are distinguished."""
     samples = asked.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
     reduction = asked.convention("gradient_reduction")
@@ -324,7 +349,10 @@ def per_sample_gradients(asked: PitfallContext) -> Answered:
 
 
 def accuracy_of_test_set(asked: PitfallContext) -> Answered:
-    """9: accuracy is of the whole test set and not of the eval batch."""
+    """Answer item 9: the accuracy was measured on the whole test set.
+
+    The pitfall is an accuracy on the eval batch.
+    """
     accuracy = asked.scalar("accuracy")
     counts = [asked.convention(name) for name in ("test_samples", "eval_samples")]
     if accuracy.value is None:
@@ -348,7 +376,10 @@ def accuracy_of_test_set(asked: PitfallContext) -> Answered:
 
 
 def own_control(asked: PitfallContext) -> Answered:
-    """10: the frozen control is of the same setting, seed and data, and was measured here."""
+    """Answer item 10: the frozen control has the same setting, seed and data.
+
+    The control must also be measured here, and not only be stated by the author.
+    """
     control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
     if control is not None:
         differing = list(_differing(asked.run.record, control))
@@ -375,7 +406,10 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 
 
 def same_seeds(asked: PitfallContext) -> Answered:
-    """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
+    """Answer item 11: all methods of a setting have the same seeds.
+
+    The pitfall is also to choose the seeds after training.
+    """
     mine = {run.record.spec.seed for run in asked.group}
     text = ", ".join(map(str, sorted(mine)))
     others = asked.sources.seeds_of_methods.get(asked.spec.setting.identity, {})
@@ -387,7 +421,7 @@ def same_seeds(asked: PitfallContext) -> Answered:
 
 
 def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
-    """Return whether all trained runs were audited: selecting seeds among trained ones is the pitfall."""
+    """Return the answer on whether the audit includes all trained runs."""
     report = asked.sources.report
     choice = report.choice
     if choice is None:
@@ -425,11 +459,11 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 
 
 def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return the passed-over and the mentioned other runs of the method and of its frozen controls.
+    """Return texts about (omitted runs, other runs) of the method and its frozen controls.
 
-    A finished run is passed over if it has another seed, or if it is newer than the run of its seed in the report. An older one
-    is mentioned, because each new trial of a seed is another draw. A run that is still training or broke off is mentioned too,
-    because it may still finish.
+    A finished run is omitted if the report has no run with its seed, or if it is newer than the run with this seed in the report. An
+    older run is an other run, because each new trial of a seed is another draw. An unfinished run is an other run too, because it may
+    still finish.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
@@ -449,9 +483,9 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
 
 
 def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return the passed-over and the mentioned runs of settings that differ by at most 1 %.
+    """Return texts about (omitted runs, other runs) of settings that differ by at most 1 %.
 
-    A finished run is passed over if this report does not judge it, and has no judged run of the method with its seed.
+    A finished run is omitted if this report does not judge it and has no run of the method with its seed.
     """
     report = asked.sources.report
     mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
@@ -466,14 +500,14 @@ def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple
 
 
 def _other(other: OtherRun, again: bool) -> str:
-    """Return `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
+    """Return a text such as `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
     trial = f"{'a newer' if other.newer else 'an older'} run of " if again else ""
     gone = ", deleted in MLflow" if other.deleted else ""
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
 
 
 def eval_mode(asked: PitfallContext) -> Answered:
-    """12: BatchNorm and dropout were in eval mode during the measurements."""
+    """Answer item 12: BatchNorm and dropout were in eval mode while measuring."""
     if mismatch := asked.mismatch():
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if asked.verified:
@@ -503,7 +537,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
 
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
-    """Return every item of the checklist for the runs of one method in one setting."""
+    """Return all items of the checklist for the runs of one method in one setting."""
     asked = [PitfallContext(run, group.runs, sources) for run in group.runs]
     return tuple(
         Pitfall(number, title, lint, _answers(asked, question))
@@ -512,7 +546,7 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
 
 
 def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
-    """Return the answers, worst first; runs with the same answer are grouped."""
+    """Return the answers of all runs, grouped by answer; the worst answer is first."""
     run_ids: dict[Answered, list[str]] = {}
     for about in asked:
         run_ids.setdefault(_answered(about, question), []).append(about.run.record.run_id)
@@ -521,6 +555,6 @@ def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answe
 
 
 def _answered(asked: PitfallContext, question: Question) -> Answered:
-    """Answer for one run; metrics that do not match the run's recorded files are no evidence of avoidance."""
+    """Return the answer for one run; metrics that differ from the recorded files are no evidence."""
     answered = question(asked)
     return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

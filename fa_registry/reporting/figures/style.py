@@ -190,7 +190,7 @@ def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:
 
 
 def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """Return label → (colour, dash pattern), assigned in the order of first appearance."""
+    """Return label → (colour, dash pattern), in the order of first appearance."""
     return {
         label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
         for index, label in enumerate(dict.fromkeys(labels))

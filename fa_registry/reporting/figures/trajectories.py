@@ -83,7 +83,7 @@ def trajectory_png(
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
-    """Draw a thin line per run; a cross marks the last finite value of a run that breaks."""
+    """Draw a thin line per run; a cross marks the epoch before a non-finite value."""
     places = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
     lines = LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
     axes.add_collection(lines, autolim=False)

@@ -28,7 +28,7 @@ CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
-    """Write one line per judged run, and one line per selected run that was not judged.
+    """Write one line per run: judged runs first, then runs that were not judged.
 
     Runs that were not judged have the status `excluded`.
     """
@@ -78,7 +78,7 @@ def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) 
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return a JSON object (column → reason why it is empty), or "" if no number is missing."""
+    """Return a JSON object, column → reason why it is empty; "" if no number is missing."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
@@ -250,7 +250,7 @@ def rows(report: AuditReport) -> Iterator[CsvRowSource]:
 
 
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
-    """Return the column of an edition's verdict, with a suffix if the name is used twice."""
+    """Return the column of an edition's verdict, with a suffix for a repeated name."""
     name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
     return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
 

@@ -1,1 +1,1 @@
-"""Contents of the pages: one module per template, with the context class of the template."""
+"""Contents of the pages: one module per template, with its context class."""

@@ -1,4 +1,4 @@
-"""Analyses on the page index.html, and the reasons why other analyses are not shown."""
+"""Analyses on the page index.html, and the reasons why others are not shown."""
 
 from __future__ import annotations
 

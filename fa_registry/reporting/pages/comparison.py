@@ -191,7 +191,7 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
-    """Draw the trajectories and the figure by site; add the frozen controls of the settings."""
+    """Draw the trajectories and the figure by site, with the frozen controls."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     shown = [
         column
@@ -253,10 +253,11 @@ class ComparedQuantity:
 
 @dataclass(frozen=True)
 class ComparedRule:
-    """The judgements of one rule on all columns; seeds with the same judgement are grouped.
+    """The judgements of one rule on all columns.
 
     Attributes:
         required: The requirement as text; several texts if the limits differ between columns.
+        columns: For each column, one row per group of seeds with the same judgement.
         first_fires: The epochs of first fire as text, one text per column.
     """
 

@@ -384,7 +384,7 @@ def completion_commands(
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark that a study.toml must be given by path, or "" for a built-in study."""
+    """Return a remark that a user's study.toml must be given by its path, or ""."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace it with the path of the study.toml that has this name"
 
@@ -436,7 +436,7 @@ def _audit(report: AuditReport) -> str:
 
 
 def _chosen(report: AuditReport) -> list[str]:
-    """Return the audited study and its selection options, or [] if no study was audited."""
+    """Return the audited study and its selection options, or [] without a study."""
     choice = report.choice
     if choice is None or not choice.study:
         return []
@@ -451,7 +451,7 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a one-line shell comment; a second line of untrusted text would be executed."""
+    """Return a shell comment in one line, because the shell would execute a second line."""
     return f"# {' '.join(text.split())}"
 
 

@@ -223,7 +223,7 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ for every aggregation over sites and samples, and the spread of these values."""
+    """Yield Γ for every aggregation over sites and samples, and their spread."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
@@ -294,7 +294,7 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card of a plug-in, or an empty mapping if the report has no such card.
+    """Return the card of a plug-in, or an empty mapping if there is no card.
 
     Args:
         report: The report.

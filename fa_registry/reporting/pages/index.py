@@ -189,7 +189,7 @@ def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    """Yield the changed thresholds; for further editions, the name of the edition is a prefix."""
+    """Yield the changed thresholds; names of further editions are prefixes."""
     for place, edition in enumerate(editions):
         before = f"{edition.name} " if place else ""
         for name, value in sorted(edition.overrides.items()):
@@ -202,7 +202,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return the verdicts of all editions on every method, or None if there is one edition."""
+    """Return the verdicts of all editions on every method, or None for one edition."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -262,7 +262,7 @@ def _marked(
 
 
 def _spread(columns: Columns) -> str:
-    """Return the headings of the columns that show a deviation, such as `accuracy and Γ`."""
+    """Return the headings of the columns with a deviation, such as `accuracy and Γ`."""
     return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 

@@ -1,4 +1,4 @@
-"""Notes that an audit writes to MLflow: for every run, for the audit and for the study.
+"""Notes that an audit writes to MLflow: for every run, the audit and the study.
 
 Notes are short and contain links to the pages.
 """
@@ -91,7 +91,7 @@ class Notes:
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
-        """Return accuracy − frozen accuracy in percentage points, or None if it is not known."""
+        """Return accuracy − frozen accuracy in percentage points, or None."""
         return self.sources.frozen.margin(run).reading.value
 
 
@@ -121,7 +121,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 
 
 def not_judged_text(one: Exclusion) -> str:
-    """Return the text that replaces a verdict, such as `NOT JUDGED (integrity failure)`.
+    """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
 
     Reports of older releases lack the kind of the reason. The text is then `NOT JUDGED`.
     """
@@ -188,7 +188,10 @@ class ExcludedNoteContext:
 
 @dataclass(frozen=True)
 class AuditNoteContext:
-    """audit_note.md.j2: the results of an audit, in MLflow's descriptions of audit and study."""
+    """audit_note.md.j2: the results of an audit, for its description in MLflow.
+
+    The description of the study's run contains this note too.
+    """
 
     edition: EditionReference = documented("which rules judged", "record")
     selection: str = documented("how the runs were chosen", "text")

@@ -1,1 +1,1 @@
-"""From contexts to text: filters, escaping, the environment and its sandbox."""
+"""Conversion of template variables to text: filters, escaping, environment and sandbox."""

@@ -1,4 +1,4 @@
-"""Figure of the ablation analysis: the decision of each instrument set on each method.
+"""Figure of the ablation analysis: decisions of instrument sets on methods.
 
 The columns are sets of instruments, and the rows are methods. Colour and sign of a cell show the decision.
 """
@@ -38,7 +38,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the decisions as coloured cells: methods as rows, instrument sets as columns."""
+    """Draw the decisions: methods as rows, instrument sets as columns."""
     frame, rows, left_out = _canvas.in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
     handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]

@@ -33,7 +33,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the aggregates of Γ (left panel) and Γ of each site (right panel) as cosines."""
+    """Draw the aggregates of Γ (left panel) and Γ of each site (right panel)."""
     handles = [
         _canvas.dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
         for name, marker in MARKERS.items()

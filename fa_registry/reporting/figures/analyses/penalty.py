@@ -98,7 +98,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
 
 
 def _tame(known: pd.DataFrame) -> list[float]:
-    """Return the interval ends near the values; intervals over two seeds can be very wide."""
+    """Return the interval ends near the values, because some intervals are very wide."""
     if not len(known):
         return []
     reach = 2 * (known["value"].max() - known["value"].min()) or abs(known["value"]).max()
