@@ -87,8 +87,8 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 def is_above_frozen(run: RunAudit) -> bool:
     """Return whether the run passed a rule that requires more than frozen blocks.
 
-    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False if the
-    edition skips the comparison with the frozen control.
+    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
+    if the edition skips the comparison with the frozen control.
     """
     passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
     return bool(passed) and all(

@@ -1,4 +1,4 @@
-"""The checklist of pitfalls (protocol.md §5); all answers are computed from the records."""
+"""The checklist of pitfalls (protocol.md §5), answered from the records."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ class PitfallContext:
         """Return a text about the logged metrics that could not be reproduced.
 
         Args:
-            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all metrics count.
+            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all
+                metrics count.
 
         Returns:
             An empty string if all these metrics were reproduced.
@@ -329,7 +330,7 @@ def saved_feedback(asked: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(asked: PitfallContext) -> Answered:
-    """Answer item 8: gradients of one sample's loss and of the mean loss are distinguished."""
+    """Answer item 8: gradients per sample and of the mean loss are distinguished."""
     samples = asked.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
     reduction = asked.convention("gradient_reduction")
@@ -459,11 +460,11 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 
 
 def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about (omitted runs, other runs) of the method and its frozen controls.
+    """Return texts about (omitted runs, other runs) of the method and its controls.
 
-    A finished run is omitted if the report has no run with its seed, or if it is newer than the run with this seed in the report. An
-    older run is an other run, because each new trial of a seed is another draw. An unfinished run is an other run too, because it may
-    still finish.
+    A finished run is omitted if the report has no run with its seed, or if it is newer than the run with this seed in the report.
+    An older run is in the second list, because each new trial of a seed is another draw. An unfinished run is in the second list
+    too, because it may still finish.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
@@ -483,9 +484,10 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
 
 
 def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about (omitted runs, other runs) of settings that differ by at most 1 %.
+    """Return texts about (omitted runs, other runs) of very similar settings.
 
-    A finished run is omitted if this report does not judge it and has no run of the method with its seed.
+    The settings differ by at most 1 %. A finished run is omitted if this report does not judge it and has no run of the method with
+    its seed.
     """
     report = asked.sources.report
     mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
@@ -500,7 +502,10 @@ def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple
 
 
 def _other(other: OtherRun, again: bool) -> str:
-    """Return a text such as `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
+    """Return a text about a run, its status and whether it was deleted.
+
+    Example: `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`.
+    """
     trial = f"{'a newer' if other.newer else 'an older'} run of " if again else ""
     gone = ", deleted in MLflow" if other.deleted else ""
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
@@ -555,6 +560,6 @@ def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answe
 
 
 def _answered(asked: PitfallContext, question: Question) -> Answered:
-    """Return the answer for one run; metrics that differ from the recorded files are no evidence."""
+    """Return the answer for one run; a run that is not intact is no evidence."""
     answered = question(asked)
     return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -101,8 +101,8 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
     """Render an audit into a private folder, and at the end move the files into `out`.
 
-    The arguments and the files are those of `render_report`. The files are moved even if the block of the context raises an exception.
-    Another audit that writes into `out` at the same time does not change the private folder.
+    The arguments and the files are those of `render_report`. The files are moved even if the block of the context raises an
+    exception. Another audit that writes into `out` at the same time does not change the private folder.
 
     Yields:
         (the private folder, the names of the files in this folder).
@@ -121,9 +121,10 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
 
 @contextmanager
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
-    """Raise InvalidFields if the block fails because of impossible values, such as p = 7.
+    """Raise InvalidFields if the block fails because of impossible values.
 
-    Measured values never cause this error. Reading a report does not check all values (tests/stress/malformed.py).
+    An example is p = 7. Measured values never cause this error. Reading a report does not check all values
+    (tests/stress/malformed.py).
     """
     try:
         yield
@@ -163,7 +164,10 @@ def output_conflicts(out: Path) -> list[str]:
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write all files into `folder`, with the author's texts of the forms in `out`; return their names."""
+    """Write all files into `folder` and return their names.
+
+    The texts that the author wrote into the forms in `out` are kept.
+    """
     shown = without_mismatches(report)
     sources = Sources.of(shown)
     names = ["index.html"]
@@ -300,7 +304,7 @@ def template_problems(folder: Path) -> list[str]:
 
 
 def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
-    """Return these templates and all templates that they include, directly or indirectly."""
+    """Return these templates and all templates that they include."""
     reached, left = set(), list(names)
     while left:
         name = left.pop()
@@ -311,7 +315,10 @@ def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, some: bool) -> Iterator[str]:
-    """Yield problems of files whose names are similar to that of a template, or if there is no template."""
+    """Yield problems of file names that are not template names but similar.
+
+    Another problem is that the folder contains no template.
+    """
     others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     known = overridable()
     meant = {name: near for name in others if (near := _suggestion(name, known))}
@@ -328,7 +335,7 @@ def _no_templates(folder: Path, some: bool) -> Iterator[str]:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the template that a file name such as `form.html` or `FORM.HTML.J2` may mean, or ""."""
+    """Return the template that a name such as `form.html` or `FORM.HTML.J2` may mean."""
     plain = name.lower()
     written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
     return next((template for template in known if template in written), "")
@@ -346,7 +353,7 @@ def _unused_template(name: str) -> str:
 
 
 def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterator[str]:
-    """Yield the problems of one template, and add the templates that it includes to `taken_in`."""
+    """Yield the problems of one template; add the included templates to `taken_in`."""
     name = path.relative_to(folder).as_posix()
     made = environment(name, folder)
     try:
@@ -390,9 +397,10 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
 
 @contextmanager
 def unfinished(out: Path) -> Iterator[Path]:
-    """Yield a new temporary folder inside `out`, from which finished pages can be moved.
+    """Yield a new temporary folder inside `out` for unfinished pages.
 
-    The folder is removed at the end. Temporary folders of killed processes are removed at the start.
+    Because the folder is inside `out`, finished pages can be moved instead of copied. The folder is removed at the end. Temporary
+    folders of killed processes are removed at the start.
     """
     out.mkdir(parents=True, exist_ok=True)
     for left in process_ownership.abandoned(out, ".*"):

@@ -227,9 +227,9 @@ def _value(value: Scalar | None) -> str:
 
 
 def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
-    """Return one row per subject (scale, depth, …) that the editions judge differently.
+    """Return one row per subject that the editions judge differently.
 
-    If there is no such subject, the only row states that the findings are the same.
+    A subject is, for example, scale or depth. If there is no such subject, the only row states that the findings are the same.
     """
     made = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
@@ -281,9 +281,9 @@ def _observed(findings: Sequence[Finding], known: Known) -> str:
 def without_mismatches(report: AuditReport) -> AuditReport:
     """Return the report without runs that differ from their recorded files.
 
-    Older releases judged such runs. Runs that were judged together with such a run are removed too, until they are audited again. These
-    are the runs whose frozen control is such a run, and the other seeds of its group. The removed runs are listed as excluded. A report
-    without a mismatch is returned unchanged.
+    Older releases judged such runs. Runs that were judged together with such a run are removed too, until they are audited
+    again. These are the runs whose frozen control is such a run, and the other seeds of its group. The removed runs are listed
+    as excluded. A report without a mismatch is returned unchanged.
     """
     broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
     if not broken:

@@ -110,12 +110,12 @@ def last_site(record: RunRecord, name: str) -> Reading:
 def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known = NONE) -> Number:
     """Return the number of a run for one column of a table.
 
-    The number of a metric by site is the value at the last site. A metric that compares with the frozen control is computed with this
-    control.
+    The number of a metric by site is the value at the last site. A metric that compares with the frozen control is computed with
+    this control.
 
     Args:
         run: The run.
-        quantity: The metric.
+        `quantity`: The metric.
         frozen: The frozen controls of the report.
         known: The metrics of the report.
     """
@@ -166,7 +166,7 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
     """Return the mean of a metric over seeds with its interval and its run ids.
 
     Args:
-        quantity: The metric.
+        `quantity`: The metric.
         values: One number per seed.
     """
     rows = tuple(values)
@@ -190,8 +190,8 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
 def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, known: Known = NONE) -> Estimate:
     """Return the mean over seeds of a metric in a column of a table.
 
-    If a metric depends on a frozen accuracy that the author stated, the mean has no interval. A stated accuracy is not paired by seed, so
-    the rule that judges the margin computes the interval.
+    If a metric depends on a frozen accuracy that the author stated, the mean has no interval. A stated accuracy is not paired
+    by seed, so the rule that judges the margin computes the interval.
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
     found = seed_estimate(quantity, values)
@@ -281,7 +281,7 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
-    """Return the rows sorted by outcome; for the same outcome, gating findings are first."""
+    """Return the rows sorted by outcome; gating findings are before other findings."""
     return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
 
 

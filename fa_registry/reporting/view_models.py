@@ -121,7 +121,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class EntryValue:
-    """A text and the ids of the runs to which it applies; without ids, it applies to all runs."""
+    """A text and the ids of the runs to which it applies.
+
+    Without ids, the text applies to all runs.
+    """
 
     text: str
     run_ids: tuple[str, ...] = ()
@@ -173,7 +176,7 @@ class Picture:
     Attributes:
         alt: Alternative text.
         uri: The PNG image as a data URI.
-        rows: The numbers of the figure, or a part of the numbers if the caption says so.
+        rows: The numbers of the figure; only a part of the numbers if the caption mentions this.
         drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
     """
 

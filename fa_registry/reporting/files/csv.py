@@ -78,7 +78,7 @@ def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) 
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return a JSON object, column → reason why it is empty; "" if no number is missing."""
+    """Return a JSON object, empty column → reason; "" if no number is missing."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
@@ -116,7 +116,8 @@ class CsvColumn:
         name: Name in the header line.
         description: Description for docs/audit-json.md.
         kind: text, integer, number or boolean.
-        read: Function that reads the cell. For a Reading without a value, the cell is empty and the column `reasons` has the reason.
+        read: Function that reads the cell. For a Reading without a value, the cell is empty and the column `reasons` has the
+            reason.
     """
 
     name: str

@@ -65,8 +65,8 @@ NOT_COMPARABLE = "These settings are not comparable (no paired difference): they
 def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
     """Return the comparison of the chosen columns, in the given order.
 
-    Every setting in which all methods (or runs) have a column is one part of the comparison. If there is no such setting, all columns
-    are in one part.
+    Every setting in which all methods (or runs) have a column is one part of the comparison. If there is no such setting, all
+    columns are in one part.
 
     Args:
         report: The report.
@@ -274,7 +274,8 @@ class ComparedSites:
 
     Attributes:
         rows: (site, one estimate per column).
-        exact: For each column, the sites whose credit is exact by construction. There Γ = 1 is uninformative. Empty for other metrics.
+        exact: For each column, the sites whose credit is exact by construction. There Γ = 1 is uninformative. Empty for other
+            metrics.
     """
 
     name: str

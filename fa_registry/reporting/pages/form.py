@@ -356,9 +356,9 @@ def completion_commands(
 ) -> tuple[str, ...]:
     """Return the commands that train the missing runs and repeat the audit.
 
-    The command of a study trains all runs that the store lacks. If a finished run lacks a metric, its command has the option --force.
-    Training does not help if the metrics of a run cannot be recomputed, for example because its data are not available. For such a
-    run, the result contains a comment with the reason.
+    The command of a study trains all runs that the store lacks. If a finished run lacks a metric, its command has the option
+    --force. Training does not help if the metrics of a run cannot be recomputed, for example because its data are not
+    available. For such a run, the result contains a comment with the reason.
 
     Returns:
         An empty tuple if no run is missing.
@@ -451,7 +451,7 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a shell comment in one line, because the shell would execute a second line."""
+    """Return a shell comment in one line; a second line would be executed."""
     return f"# {' '.join(text.split())}"
 
 

@@ -1,1 +1,1 @@
-"""Conversion of template variables to text: filters, escaping, environment and sandbox."""
+"""Conversion to text: filters, escaping, template environment and sandbox."""

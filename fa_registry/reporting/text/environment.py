@@ -1,8 +1,8 @@
 """The Jinja2 environment of the pages.
 
-An undefined name is an error. A float must be printed with a filter. Every printed expression is escaped, because `finalize` receives
-it. In Markdown templates, `finalize` converts plain text with `markdown_text`; in LaTeX templates, it uses `latex_text`. Macros
-return Markup, so no text is escaped twice.
+An undefined name is an error. A float must be printed with a filter. Every printed expression is escaped, because `finalize`
+receives it. In Markdown templates, `finalize` converts plain text with `markdown_text`; in LaTeX templates, it uses
+`latex_text`. Macros return Markup, so no text is escaped twice.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
     def _generate(
         self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
     ) -> str:
-        """Insert a check of the time limit into every loop and macro before Jinja2 compiles."""
+        """Insert a check of the time limit into every loop and macro."""
         for switch in source.find_all((nodes.EvalContextModifier, nodes.ScopedEvalContextModifier)):
             raise TemplateSyntaxError(
                 "autoescape cannot be changed, because run names are untrusted text", switch.lineno, name
@@ -162,7 +162,10 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return (upper bound of the result's size, or 0 if it cannot be large; maximum size; unit)."""
+    """Return (upper bound of the size of `left operator right`, maximum, unit).
+
+    The bound is 0 if the result cannot be large.
+    """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -183,8 +186,8 @@ ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
 def bounded_memory() -> Iterator[None]:
     """Limit the additional memory of the process to MEMORY bytes inside the context.
 
-    If the process needs more, Python raises MemoryError. Some systems (Windows, macOS) cannot set a limit or report the present memory,
-    so they have no limit.
+    If the process needs more, Python raises MemoryError. Some systems (Windows, macOS) cannot set a limit or report the present
+    memory, so they have no limit.
     """
     try:
         import resource
@@ -223,8 +226,8 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
     Args:
         name: File name of the template.
-        user_templates: A folder whose files replace the built-in templates with the same name. User templates are untrusted, so with
-            this folder all templates run in Jinja2's sandbox.
+        user_templates: A folder whose files replace the built-in templates with the same name. User templates are untrusted, so
+            with this folder all templates run in Jinja2's sandbox.
     """
     folders = [bundled_files.templates()]
     if user_templates is not None:
@@ -363,7 +366,7 @@ def _reason(error: Exception) -> str:
 
 
 def _place(page: str, error: Exception) -> str:
-    """Return the innermost template that was running and its line: `form.html.j2, line 12`."""
+    """Return the position of the error in a template: `form.html.j2, line 12`."""
     place = page
     step = error.__traceback__
     while step is not None:  # Jinja2 rewrites tracebacks so that their frames point to the templates

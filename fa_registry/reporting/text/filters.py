@@ -222,7 +222,10 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
 
 @pass_context  # otherwise Jinja2 would insert the text when compiling, before the page's escaping
 def quantity(context: Any, name: str) -> Metric:
-    """Return a metric of the catalogue by its key: symbol, description, heading, label."""
+    """Return a metric of the catalogue by its key.
+
+    The fields of a metric are, for example, symbol, description, heading and label.
+    """
     return quantity_of(name)
 
 

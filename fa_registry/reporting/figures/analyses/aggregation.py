@@ -25,7 +25,8 @@ ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per method and aggregate, and one row per method and site.
 
-    Column `panel` is the name of the aggregate, or `gamma` for a site. Column `counts` shows whether the aggregates include the site.
+    Column `panel` is the name of the aggregate, or `gamma` for a site. Column `counts` shows whether the aggregates include the
+    site.
     """
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]

@@ -23,8 +23,8 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per number of trained blocks, and one row per network depth.
 
-    Column `panel` is `trained` or `depth`. In the panel `depth`, column `setting` is the shallowest setting of the scan. If a method
-    has intermediate numbers of trained blocks, methods that have only the two end points are left out.
+    Column `panel` is `trained` or `depth`. In the panel `depth`, column `setting` is the shallowest setting of the scan. If a
+    method has intermediate numbers of trained blocks, methods that have only the two end points are left out.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     least = 3 if max(count.values(), default=0) > 2 else 1
