@@ -85,7 +85,7 @@ class _Gathered:
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
         """Add the sources that a plug-in card names, or record that it names none."""
         if card is None:
-            self.uncited.append(f"the report carries no card of {what}, and so no citation")
+            self.uncited.append(f"the report has no card of {what}, so there is no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
             for key, text in entries_of(bibtex):
                 self.entry(key, text, what)
@@ -96,7 +96,7 @@ class _Gathered:
         elif source := str(card.get("citation") or card.get("source") or "").strip():
             self.description(what, source, what.replace(" ", "-"))
         else:
-            self.uncited.append(f"the card of {what} carries no citation")
+            self.uncited.append(f"the card of {what} has no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
         """Add the sources that a plain text names, or the text itself."""

@@ -147,7 +147,7 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
     """
     stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
     if stated and all(one.reference_run_id for one in stated):
-        return "; the frozen control is not proven, and its accuracy counts as stated by the author"
+        return "; the frozen control is not proven, so its accuracy counts only as stated by the author"
     return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
 
 
@@ -230,7 +230,7 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
     alone = [run for run in scale if run not in both]
     if alone:
-        text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
+        text = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
         yield claim("exploded", text + scale_text(alone), runs, alone)
     yield from _converged(runs)
     yield from _noisy(runs)
@@ -252,9 +252,11 @@ def scale_text(runs: Sequence[RunAudit]) -> str:
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
     if touched:
         tiny = (
-            f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+            f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
+            if _is_exact(touched)
+            else ""
         )
-        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, touched)
+        yield claim("at floor", f"No credit may be judged with this reference gradient: {why}{tiny}", runs, touched)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -267,20 +269,21 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     by = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
     small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
     here = (
-        f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."
+        f" The {GAMMA} of this report is computed in float64 without this constant. It compares correct directions, but the "
+        "reference has no meaningful scale."
         if any(has_gamma(run) for run in touched)
         else ""
     )
     yield claim(
         "explained",
-        "Every block adds its output to a running vector, the stream. The length of that vector exploded: "
+        "Every block adds its output to a running vector, the stream. The length of the stream exploded: "
         f"it is {first} after the embedding and {last} after the last block{by}. The layers after the blocks divide the stream "
-        "by its length, and the gradient on the way back is divided by the same factor. So the reference is "
-        f"{small} because the scale of the stream divides it, not because nothing is left to learn. It is not rounding noise "
-        "either: single precision still computes it exactly, in the direction that double precision finds "
-        f"({FIDELITY}, their cosine, at least {at_least(_fidelity(touched))}). Two effects break a published {GAMMA} at this "
-        "size: the usual library cosine replaces any norm below its safety constant of 1e-8 by that constant and so shrinks "
-        "the result; and the scale is lost, since such a gradient no longer shows how large a step should be."
+        "by its length, and backpropagation divides the gradient by the same factor. So the reference gradient is "
+        f"{small} because of the scale of the stream, not because there is nothing left to learn. The gradient is not rounding "
+        "noise either: single precision still computes the same direction as double precision "
+        f"({FIDELITY}, their cosine, is at least {at_least(_fidelity(touched))}). Two effects make a published {GAMMA} wrong at "
+        "this size. First, the usual library cosine replaces any norm below its safety constant of 1e-8 by this constant, which "
+        "makes the result smaller. Second, the scale is lost, because such a gradient does not show how large a step should be."
         f"{here} This refines the published reading, which calls such a reference numerical noise",
         runs,
         touched,
@@ -290,13 +293,13 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
 def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
     for touched, read in (
-        ([run for run in converged if has_gamma(run)], f"; its size is no reason against reading {GAMMA}"),
+        ([run for run in converged if has_gamma(run)], f"; the small size is no reason to reject {GAMMA}"),
         ([run for run in converged if not has_gamma(run)], ""),
     ):
         if touched:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error reaches the last site)" if gain else ""
-            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its "
+            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: the "
             yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
 
 
@@ -307,8 +310,8 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         found = f" (cosine {fidelity})" if fidelity else ""
         yield claim(
             "noisy",
-            "The reference gradient is numerical noise: single and double precision do not agree on its direction"
-            f"{found}, and a cosine with noise is no alignment",
+            "The reference gradient is numerical noise: single and double precision compute different directions"
+            f"{found}, and a cosine with noise does not show alignment",
             runs,
             touched,
         )
@@ -343,9 +346,9 @@ def _length(run: RunAudit, end: int) -> Reading:
 
 SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
-ALIGNED = "may be read as alignment with the gradient, site by site"
-NOT_SHOWN = "that it comes from the training feedback is not shown"
-THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 1 there is no alignment"
+ALIGNED = "may be interpreted as alignment with the gradient at each site"
+NOT_SHOWN = "it is not shown that this alignment comes from the training feedback"
+THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
 
 @dataclass(frozen=True)
@@ -368,7 +371,7 @@ class Sites:
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
     for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
+        yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, missing)
     read = [run for run in runs if has_gamma(run)]
     if read and (answer := _answer(runs, read)):
         yield claim(*answer, runs, read)
@@ -385,14 +388,17 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
     own = _null_text(whole)
     if why := _taken_back(runs):
         gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
-        return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
+        return (
+            "not aligned",
+            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {why}{f'. {own}' if own else ''}",
+        )
     if len(whole) < len(read):
         return None  # a run that broke off has a separate claim
     size = _size(read)
     if with_state(read, NOT_SPECIFIC):
         return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
     if small := _too_small(read):
-        return "too small", f"{size} is too small to be read as alignment: {small}. {own}"
+        return "too small", f"{size} is too small to count as alignment: {small}. {own}"
     without = [run for run in read if run not in with_state(read, SPECIFIC)]
     passing = all(map(passes, read))
     if not without:
@@ -428,11 +434,15 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
     if not limits:
         return ""
-    least = f"the least that counts is {KINDS['cos'](max(limits))}"
+    least = f"the smallest value that counts is {KINDS['cos'](max(limits))}"
     if touched := with_state(runs, TOO_SMALL):
         return least + _of_seeds(touched, runs)
     found = _gamma_over_seeds(runs)
-    return f"{least}, and the interval goes below it" if found.interval and found.interval[0] < max(limits) else ""
+    return (
+        f"{least}, and the interval extends below this value"
+        if found.interval and found.interval[0] < max(limits)
+        else ""
+    )
 
 
 def _least_gamma(finding: Finding) -> float | None:
@@ -459,7 +469,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
         ("the reference gradient is at its floor", floor),
         ("the reference gradient is numerical noise", noisy),
         (
-            "the trained blocks do not clear frozen random ones",
+            "the trained blocks do not beat frozen random blocks by the required margin",
             with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
         ),
     )
@@ -531,13 +541,13 @@ def _null_text(read: Sequence[RunAudit]) -> str:
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"It is above that of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"This value is above the value of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
     """Return a text that lists the sites above and not above their null.
 
-    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`.
+    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach this value)`.
     """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
@@ -564,7 +574,7 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
     few = draws is not None and most / (draws + 1) > limit
     more = f"; {draws} draws are too few to distinguish one of {most} sites" if few else ""
-    return f" (Holm over the {most} sites tested in each seed, {level}{more})"
+    return f" (Holm's procedure over the {most} sites tested in each seed, at {level}{more})"
 
 
 def _draws(run: RunAudit) -> object:
@@ -589,10 +599,10 @@ def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
         draws: The recorded number of draws of the null.
 
     Returns:
-        For example `1 of 20 fresh draws reach it`; the text has no count if `draws` is not an integer.
+        For example `1 of 20 fresh draws reach this value`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
-        return "fresh draws reach it"
+        return "fresh draws reach this value"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
-    return f"{count} of {draws} fresh draws reach it"
+    return f"{count} of {draws} fresh draws reach this value"

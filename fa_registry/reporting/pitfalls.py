@@ -31,7 +31,7 @@ from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct,
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
 WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
 NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
-TRUSTED = "the metrics are as logged and were not recomputed: audit without --trust-logged to check"
+TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
 DID_NOT_LOOK = "this report was made by a release without this check"
 NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
@@ -162,12 +162,10 @@ def norm_of_samples(asked: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(asked))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; there is no step along the gradient either to check the norms by"
+        return UNKNOWN, f"{TRUSTED}; there is also no step along the gradient that could check the norms"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
-    seen = (
-        f"a step along the gradient changes the loss by {num(ratio, 2)} times the value ‖h‖·‖g‖ predicts at site {site}"
-    )
+    seen = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
     if len(by_fit) > 1:
         seen += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
     if _off(ratio) <= NEAR:
@@ -207,7 +205,7 @@ def unclamped_cosine(asked: PitfallContext) -> Answered:
     site, least = min((*credit, *gradient), key=lambda pair: pair[1])
     seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
     if least >= CLAMP * HEADROOM:
-        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
+        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
     return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
 
 
@@ -217,7 +215,7 @@ def no_underflow(asked: PitfallContext) -> Answered:
     if precision in ("fp32", "fp64", "bf16"):
         fidelity = asked.scalar("fidelity_min").value
         if fidelity is None:
-            return AVOIDED, f"trained in {precision}, whose exponents reach far below {compact(UNDERFLOW)}"
+            return AVOIDED, f"trained in {precision}, whose smallest numbers are far below {compact(UNDERFLOW)}"
         return (
             AVOIDED,
             f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
@@ -225,7 +223,7 @@ def no_underflow(asked: PitfallContext) -> Answered:
     smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
     if smallest is not None and smallest < UNDERFLOW:
         return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
-    return UNKNOWN, f"trained in {precision}: it is not recorded which of its gradients underflowed"
+    return UNKNOWN, f"trained in {precision}: the run did not record which gradients underflowed"
 
 
 def own_feedback(asked: PitfallContext) -> Answered:
@@ -240,7 +238,7 @@ def own_feedback(asked: PitfallContext) -> Answered:
         return UNKNOWN, absence("gamma_null_p", asked.row("gamma_null_p"))
     site, (worst,) = max(ranks, key=lambda pair: pair[1])
     draws = asked.convention("gamma_null_draws")
-    seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
+    seen = f"compared with {draws or 'its'} fresh draws, the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
     if worst <= LEVEL:
         return AVOIDED, f"{seen}: Γ is specific to this feedback"
     return VIOLATED, f"{seen}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
@@ -276,18 +274,18 @@ def no_single_site(asked: PitfallContext) -> Answered:
     everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
     counted = [(site, value) for site, value in everywhere if site > 0]
     if len(counted) < 2:
-        return UNKNOWN, f"Γ has a value at {len(counted)} of sites 1..L that count: none can be left out"
+        return UNKNOWN, f"Γ has a value at {len(counted)} of the sites 1..L that count, so no site can be left out"
     site, share = _carried(counted)
     mean = sum(value for _, value in counted) / len(counted)
-    seen = f"leaving out site {site} changes gamma_deep_mean, {cos(mean)} over {len(counted)} sites, by {pct(share, 0)} of itself"
+    seen = f"without site {site}, gamma_deep_mean, {cos(mean)} over {len(counted)} sites, changes by {pct(share, 0)} of its value"
     if share > HALF:
-        return VIOLATED, f"{seen}: this site carries it"
+        return VIOLATED, f"{seen}: this site dominates the mean"
     first, of_all = _carried(everywhere)
     if of_all <= HALF:
-        return AVOIDED, f"{seen}, no other by more"
+        return AVOIDED, f"{seen}, and no other site by more"
     return AVOIDED, (
-        f"{seen}, no other by more; with site 0, as in gamma_all_mean_mean, site {first} carries the mean "
-        f"({pct(of_all, 0)} of itself)"
+        f"{seen}, and no other site by more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
+        f"({pct(of_all, 0)} of its value)"
     )
 
 
@@ -322,7 +320,7 @@ def saved_feedback(asked: PitfallContext) -> Answered:
             f"the report has no card of {asked.spec.method}: it is not known whether it has feedback to save",
         )
     if str(asked.card.get("feedback", "")).startswith("none"):
-        return NOT_APPLICABLE, "by its card the method has no feedback state"
+        return NOT_APPLICABLE, "according to its card, the method has no feedback state"
     gammas = _gammas(asked)
     if gammas:
         return VIOLATED, f"no feedback state was saved, yet Γ has a value at {len(gammas)} sites"
@@ -343,9 +341,15 @@ def per_sample_gradients(asked: PitfallContext) -> Answered:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong = [site for site, (own, mean) in pairs if abs(own - samples * mean) > 1e-4 * abs(own)]
     if reduction == "sum" and not wrong:
-        return AVOIDED, f"both are recorded and differ by the factor {samples} of the mean over {samples} at every site"
+        return (
+            AVOIDED,
+            f"both are recorded; at every site they differ by the factor {samples}, as expected for a mean over {samples} samples",
+        )
     if wrong:
-        return VIOLATED, f"at site {wrong[0]} the two do not differ by the factor {samples} of the mean over {samples}"
+        return (
+            VIOLATED,
+            f"at site {wrong[0]} the two gradients do not differ by a factor of {samples}, although the number of samples is {samples}",
+        )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
@@ -369,7 +373,7 @@ def accuracy_of_test_set(asked: PitfallContext) -> Answered:
     if not whole(by_batch):
         return (
             AVOIDED,
-            f"{num(round(correct))} of {num(test)} test samples; it is not a whole number of the eval batch of {batch}",
+            f"{num(round(correct))} of {num(test)} test samples are correct; this is no whole number of the eval batch of {batch}",
         )
     if asked.verified:
         return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
@@ -417,7 +421,10 @@ def same_seeds(asked: PitfallContext) -> Answered:
     differing = [label for label, seeds in others.items() if seeds != mine]
     if differing:
         rest = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        return VIOLATED, f"seeds {text} here, others for {', '.join(differing[:SHOWN])}{rest} in the same setting"
+        return (
+            VIOLATED,
+            f"seeds {text} here, but other seeds for {', '.join(differing[:SHOWN])}{rest} in the same setting",
+        )
     return _nothing_left_out(asked, text)
 
 
@@ -427,7 +434,7 @@ def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
     choice = report.choice
     if choice is None:
         selected = f"seeds {seeds}; runs were selected by {report.selection}"
-        return UNKNOWN, f"{selected}, and it is not known whether others were left out: {DID_NOT_LOOK}"
+        return UNKNOWN, f"{selected}, and it is not known whether other runs were left out: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was given" if "seeds" in choice.asked else ""
     passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
     hidden, tried = _tried_neighbour(asked, choice.beside or ())
@@ -443,8 +450,8 @@ def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
         return UNKNOWN, f"seeds {seeds} for every method of the setting, but {gaps}"
     return (
         AVOIDED,
-        f"seeds {seeds} for every method of the setting, as in {report.selection}; none is left out: "
-        "the store was searched for all their runs, including deleted ones",
+        f"seeds {seeds} for every method of the setting, as in {report.selection}; no run is left out: "
+        "the store was searched for all their runs, including deleted runs",
     )
 
 
@@ -452,7 +459,7 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
     if choice.superseded and choice.unaudited is None:  # else they are listed one by one
-        yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
+        yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
     if choice.unaudited is None:
@@ -522,12 +529,12 @@ def eval_mode(asked: PitfallContext) -> Answered:
 
 # title, lint rule, and the function that answers for one run; in the order of protocol.md, numbered from 1
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
-    ("norm(-1), the L₋₁ norm of the whole tensor, for a norm of samples", "FA001", norm_of_samples),
-    ("a cosine clamped at 1e-8, which shrinks where a norm is smaller", "FA002", unclamped_cosine),
+    ("norm(-1), the L₋₁ norm of the whole tensor, used instead of the norm of each sample", "FA001", norm_of_samples),
+    ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
     ("Γ no larger than with fresh draws of the feedback", "", own_feedback),
-    ("Γ by one aggregation alone, although the choice changes it", "", every_aggregation),
-    ("a mean Γ that one layer carries", "", no_single_site),
+    ("Γ with only one aggregation, although Γ depends on this choice", "", every_aggregation),
+    ("a mean Γ that a single layer dominates", "", no_single_site),
     (
         "a Γ, such as 1.0, although the feedback was not saved or the reference is not the gradient",
         "FA007",
@@ -535,7 +542,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ),
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
     ("accuracy of the eval batch instead of the test set", "FA009", accuracy_of_test_set),
-    ("frozen control of another setting, or stated by hand", "", own_control),
+    ("frozen control of another setting, or a frozen accuracy stated by hand", "", own_control),
     ("seeds chosen after the fact or differing between methods", "", same_seeds),
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )

@@ -129,7 +129,7 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
     try:
         yield
     except UNCALCULABLE as error:
-        why = f"its values cannot be rendered, so they were not measured: {type(error).__name__}: {error}"
+        why = f"its values cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
         raise InvalidFields(
             f"audit of {report.selection}", [f"{why}. Nothing was written; audit its runs again"]
         ) from error
@@ -159,8 +159,8 @@ def output_conflicts(out: Path) -> list[str]:
     """
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
-    reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
-    return reasons + [f"{path} is a folder; a file of this name is written" for path in pages if path.is_dir()]
+    reasons = [f"{path} is a file, but a folder is needed" for path in folders if path.exists() and not path.is_dir()]
+    return reasons + [f"{path} is a folder, but a file with this name is needed" for path in pages if path.is_dir()]
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
@@ -293,7 +293,9 @@ def template_problems(folder: Path) -> list[str]:
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
     inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]
-    problems = [f"{path.name}: is a link that leads out of the folder" for path in paths if path not in inside]
+    problems = [
+        f"{path.name}: this file is a link that leads out of the folder" for path in paths if path not in inside
+    ]
     taken_in: dict[str, set[str]] = {}
     for path in inside:
         problems += _problems(path, folder, taken_in)
@@ -348,7 +350,7 @@ def overridable() -> list[str]:
 
 def _unused_template(name: str) -> str:
     if name in NOT_OURS:
-        return "is written to the store, not to the report: it cannot be replaced"
+        return "this template is written to the store and not to the report, so it cannot be replaced"
     return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 

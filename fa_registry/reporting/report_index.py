@@ -54,7 +54,7 @@ MOST_CHANGES = 60  # of an edition, on the page; a user-supplied file may differ
 MOST_STATEMENT = 6  # different findings of one subject on a page
 MOST_RUNS = 8
 NOWHERE = "—"
-SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
+SAME_FINDINGS = "The findings are the same, but the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
 Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
 
@@ -207,11 +207,11 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
 def _why_changed(edition: EditionReference) -> str:
     """Return the text above the table of an edition's changes."""
     if provenance_of(edition) == SHIPPED:
-        return "thresholds were overridden when it was asked for"
+        return "thresholds of this edition were overridden for this audit"
     if provenance_of(edition) == FOREIGN:
-        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known here"
+        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known"
     if edition.shipped is None:
-        return "the report is from a release that did not record which edition it is based on"
+        return "the report is from a release that did not record on which edition this edition is based"
     if not edition.based_on:
         return "it shares no rule with a built-in edition"
     return f"it is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
@@ -251,13 +251,13 @@ def _decides(findings: Iterable[Finding]) -> str:
 def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
     """Return a sentence about the most severe finding of one edition."""
     if not findings:
-        return f"{describe_edition(edition)} does not judge it."
+        return f"{describe_edition(edition)} does not judge this subject."
     worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
     word = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
-    gate = "" if worst.gating else ", but does not gate"
+    gate = "" if worst.gating else ", but does not count for the verdict"
     return (
         f"{describe_edition(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
         f"observed {_observed(same, known)}{share}."
@@ -310,7 +310,7 @@ def without_mismatches(report: AuditReport) -> AuditReport:
 def _excluded(record: RunRecord) -> Exclusion:
     named = record.spec.method_label, record.setting
     if is_intact(record):
-        reason = "it was judged together with a run whose integrity is a mismatch: audit it again"
+        reason = "the run was judged together with a run whose integrity is a mismatch: audit the run again"
         return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
     reason = f"integrity failure: {'; '.join(record.integrity.details)}"
     return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)

@@ -35,8 +35,8 @@ from fa_registry.reporting.view_models import (
 from fa_registry.statistics import CONFIDENCE, level_text
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of a user-supplied control
-BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
-NOT_PROVEN = "the frozen control is not proven: not paired by seed"
+BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author, so it is not paired by seed"
+NOT_PROVEN = "the frozen control is not proven, so it is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Metric, ...]  # of a table of one number a run
 
@@ -123,7 +123,9 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
     if quantity.name in COMPARED_WITH_CONTROL:
         return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
     if quantity.name in record.measurements.sites:
-        by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
+        by_site = Reading(
+            None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
+        )
         return Number(by_site, quantity.kind, (record.run_id,))
     base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, known)
     reading = last_site(record, base) if base else scalar_metric(record, quantity.name)

@@ -78,8 +78,10 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    caption = "One dot per seed and a bar at their mean, over the whole test set."
-    caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    caption = "Each dot is the accuracy of one seed on the whole test set; a bar shows the mean."
+    caption += (
+        " The grey band is the accuracy range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    )
     text = _line_in_text(frame)
     caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
@@ -129,7 +131,7 @@ def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
 
 def _number(cell: pd.Series | None) -> Number:
     if cell is None:
-        return Number(Reading(None, "this seed was not run"), "pct", ())
+        return Number(Reading(None, "there is no run with this seed"), "pct", ())
     return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 

@@ -79,11 +79,11 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "One panel per method, one dot per seed, a line at their mean. The grey band is the null: mean ± "
+        "Each panel is one method, and each dot is one seed; the line is the mean over seeds. The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
-        "Γ inside it is no evidence of alignment."
+        "Γ inside the band is no evidence of alignment."
     )
-    caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    caption += " A hollow dot is exact by construction, so it is no evidence either." if numbers["exact"].any() else ""
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""

@@ -95,7 +95,7 @@ def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) ->
 def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     series = run.record.by_site[panel.quantity]
     if epoch not in series.epochs or site >= len(series.sites):
-        return Reading(None, "this run was not measured there")
+        return Reading(None, "this run was not measured at this site and epoch")
     return series.sites[site][series.epochs.index(epoch)]
 
 
@@ -132,8 +132,8 @@ def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None
     text = f"{panel.axis}: one panel per method, {quantity_of(panel.quantity).mean} mean over seeds."
     text += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
     text += " Blue is positive, orange negative." if not panel.log else ""
-    text += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
-    text += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    text += " A hatched cell has no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
+    text += " At a site marked exact, Γ = 1 by construction." if numbers["exact"].any() else ""
     text += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
     hidden = numbers["method"].nunique() - MOST
     return f"{text} {hidden} more methods are in the table." if hidden > 0 else text
@@ -149,7 +149,7 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
         if not len(last):
-            yield f"{method} has no number at the end"
+            yield f"{method} has no number at its last epoch"
             continue
         top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
         ends = [f"{filters.KINDS[panel.kind](row['value'])} at site {row['site']}" for row in (low, top)]
@@ -163,7 +163,9 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         lines = []
         for site, of_site in rows.groupby("site"):
             values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
-            readings = [from_frame(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
+            readings = [
+                from_frame(*values.get(epoch, (math.nan, "no value was measured at this epoch"))) for epoch in epochs
+            ]
             lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 

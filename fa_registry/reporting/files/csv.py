@@ -86,7 +86,7 @@ def _reasons(reasons: dict[str, str]) -> str:
 
 
 TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
-FIRST = "the epoch at which it first fires; empty if it never does, or if it is not evaluated by epoch"
+FIRST = "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch"
 
 
 @dataclass(frozen=True)
@@ -140,27 +140,27 @@ def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
 
 
 WHO = (
-    CsvColumn("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
-    CsvColumn("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
+    CsvColumn("run_id", "id of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
+    CsvColumn("name", "readable name of the run", TEXT, lambda row: row.run.record.name),
     CsvColumn("selection", "which runs were audited, as text", TEXT, lambda row: row.report.selection),
     CsvColumn("setting", "the setting within which runs are compared", TEXT, lambda row: row.run.record.setting),
     _spec("method", "the credit rule"),
     CsvColumn("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
-    _spec("control", "none, or which control this run is"),
+    _spec("control", "`none`, or the kind of control that this run is"),
     _spec("penalty", "strength λ of the residual penalty", NUMBER),
     _spec("architecture", "the model"),
     CsvColumn(
         "architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)
     ),
     _spec("dataset", "the data set"),
-    _spec("seed", "of the run", WHOLE),
-    _spec("epochs", "requested", WHOLE),
+    _spec("seed", "seed of the run", WHOLE),
+    _spec("epochs", "requested number of epochs", WHOLE),
     CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
 )
 JUDGED = (
     CsvColumn(
         "status",
-        "complete, diverged, failed, or excluded: it was not judged",
+        "complete, diverged, failed, or excluded (the run was not judged)",
         TEXT,
         lambda row: row.run.record.status,
     ),
@@ -171,11 +171,11 @@ JUDGED = (
     CsvColumn("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
     CsvColumn(
         "outcome",
-        "of the leading edition's verdict: pass, warn, fail, incomplete, control",
+        "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control",
         TEXT,
         lambda row: row.run.verdict.outcome,
     ),
-    CsvColumn("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
+    CsvColumn("verdict", "verdict of the leading edition, as text", TEXT, lambda row: row.run.verdict.label),
 )
 NUMBERS = {  # column → its metric
     "accuracy": "accuracy",
@@ -253,11 +253,13 @@ def rows(report: AuditReport) -> Iterator[CsvRowSource]:
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
     """Return the column of an edition's verdict, with a suffix for a repeated name."""
     name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
-    return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
+    return CsvColumn(name, "verdict of this edition, as text", TEXT, lambda row: row.verdicts[place].label)
 
 
 def _gamma(name: str) -> CsvColumn:
-    text = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    text = (
+        f"aggregate of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    )
     return CsvColumn(name, text, NUMBER, lambda row: scalar_metric(row.run.record, name))
 
 
@@ -274,13 +276,15 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     yield column("state", "the rule's name for its result", TEXT, lambda one: one.state)
     yield column(
         "observed",
-        "the value that the rule compared, in its unit: of this run, or over the number of seeds in `seeds_`",
+        "the value that the rule compared with its limit: the value of this run, or the mean over as many seeds as `seeds_` "
+        "contains; in the unit of the metric",
         NUMBER,
         lambda one: one.observed,
     )
     yield column(
         "seeds",
-        "number of runs that `observed` is the mean of, repeated in the line of each of them; 1: this run alone; 0: no mean",
+        "number of runs over which `observed` is the mean, repeated in the line of each of these runs; 1: only this run; 0: no "
+        "mean",
         WHOLE,
         lambda one: one.seeds,
     )

@@ -141,4 +141,4 @@ def _write(suite: Element, stream: TextIO) -> None:
     stream.write(ElementTree.tostring(suite, encoding="unicode") + "\n")
 
 
-FILE = ReportFile("junit.xml", "every judgement as a test, for a build server", write_junit)
+FILE = ReportFile("junit.xml", "every finding as a test case, for a build server", write_junit)

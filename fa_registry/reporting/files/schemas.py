@@ -192,14 +192,18 @@ def _type(schema: dict[str, Any]) -> str:
 def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
         yield f"`{column.name}`", column.kind, column.description
-    yield f"`{REASONS}`", TEXT, "JSON: name of an empty column → why it is empty; `excluded` → why a run was not judged"
+    yield (
+        f"`{REASONS}`",
+        TEXT,
+        "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged",
+    )
 
 
 def _outcomes() -> Iterator[tuple[str, str]]:
     for outcome in OUTCOMES:
         tag = junit.ELEMENTS.get(outcome)
-        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed, its sentence in `<system-out>`"
-    yield "`fail` of a rule that the verdict does not look at", "passed, its sentence in `<system-out>`"
+        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; the sentence is in `<system-out>`"
+    yield "`fail` of a rule that does not count for the verdict", "passed; the sentence is in `<system-out>`"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

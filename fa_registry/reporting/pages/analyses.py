@@ -19,7 +19,7 @@ MOST = 24  # rows of a table
 CELL_BYTES, ROW_BYTES = 45, 60  # approximate size as the template writes them
 WRITTEN = {"count": "compact", "chosen": "compact"}  # kinds of columns that have no filter of that name
 NOTHING = "no trained method is among the runs"
-COMMAND = "fa-registry analyse {} writes it"
+COMMAND = "fa-registry analyse {} writes this analysis"
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ def _edition(report: AuditReport) -> Edition | str:
     try:
         edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
     except (UnknownName, InvalidFields, ValueError) as error:
-        return f"the edition that judged, {asked.name}, cannot be read here: {error}"
+        return f"the edition of this audit, {asked.name}, cannot be read by this installation: {error}"
     if (edition.name, edition.digest) != (asked.name, asked.digest):
-        return f"the edition {asked.name} here is not the one that judged (sha256 {asked.digest[:12]}…)"
+        return f"the edition {asked.name} of this installation is not the edition of this audit (sha256 {asked.digest[:12]}…)"
     return edition
 
 

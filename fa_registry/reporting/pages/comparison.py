@@ -59,7 +59,7 @@ from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
 ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its settings
-NOT_COMPARABLE = "These settings are not comparable (no paired difference): they differ in {fields}."
+NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
 
 
 def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
@@ -108,7 +108,8 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
         return [list(chosen)], []
     lacking = [members for name, members in by_setting.items() if name not in whole]
     left_out = [
-        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, but the others did not: left out."
+        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}. This setting is "
+        "left out, because the others did not run in it."
         for members in lacking
     ]
     return [members for name, members in by_setting.items() if name in whole], left_out
@@ -187,7 +188,7 @@ def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
 def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
     for other in columns[1:]:
         if not seeds_of(columns[0]) & seeds_of(other):
-            yield f"{group_label(columns[0])} and {group_label(other)} share no seed: there is no paired difference."
+            yield f"{group_label(columns[0])} and {group_label(other)} share no seed, so there is no paired difference."
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
@@ -346,20 +347,22 @@ class SettingComparison:
 class CompareContext:
     """compare.html.j2: methods or runs as columns of a comparison."""
 
-    title: str = documented("what is compared with what", "text")
+    title: str = documented("the labels of the compared methods or runs", "text")
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
+        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
     )
-    integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
-    means: str = documented("which mean over seeds each metric has", "text")
+    integrity: tuple[Count, ...] = documented(
+        "number of runs by integrity state; trusted: logged, but not recomputed", "runs"
+    )
+    means: str = documented("kind of mean over seeds of each metric", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
         "the comparison, one part per setting, with its figures", "see each part"
     )
     excluded: Truncated[Exclusion] = documented(
-        "runs that belong to the comparison but cannot be judged, and why", "runs"
+        "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
     )
     remarks: tuple[str, ...] = documented("columns left out, and the audit's other remarks", "text")
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
@@ -524,7 +527,11 @@ def _subtracted(reading: Reading, quantity: Metric) -> Reading:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: no logarithm")
+    return (
+        Reading(math.log10(reading.value))
+        if reading.value > 0
+        else Reading(None, "the value is not positive, so it has no logarithm")
+    )
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
@@ -544,11 +551,13 @@ def _row(
     known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
     shared = known[0].keys() & known[1].keys()
     if not shared:
-        return _without(quantity, first, second, "no seed has a value on both sides")
+        return _without(quantity, first, second, "no seed has a value in both columns")
     found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
-    remarks += [f"without seed {', '.join(map(str, missing))}: no value on both sides"] if missing else []
+    remarks += (
+        [f"without seed {', '.join(map(str, missing))}, which has no value in one of the columns"] if missing else []
+    )
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
     unit, kind = _difference(quantity)
     return PairedRow(
@@ -573,7 +582,11 @@ def _without(quantity: Metric, first: Group, second: Group, reason: str) -> Pair
 
 
 def _end(found: PairedDifference, end: str) -> Reading:
-    return Reading(getattr(found.interval, end)) if found.interval else Reading(None, "one shared seed: no interval")
+    return (
+        Reading(getattr(found.interval, end))
+        if found.interval
+        else Reading(None, "only one shared seed, so there is no interval")
+    )
 
 
 def _answer(found: PairedDifference) -> str:

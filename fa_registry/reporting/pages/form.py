@@ -70,13 +70,13 @@ from fa_registry.reporting.view_models import (
 
 PROMPTS = {  # key of a blank: its title, and the question to the author
     "motivation": ("Motivation", "Why this method, in this setting? What was expected before the runs?"),
-    "claim": ("Claim wording", "The sentence the paper will print, within the claims above."),
+    "claim": ("Claim wording", "The sentence that the paper will print. It must not exceed the claims above."),
     "limitations": ("Known limitations", "What these runs cannot show."),
 }
 EXACT = {
     "all": "every site",
-    "last": "the last site L (the last block then trains as with backpropagation: depth utility is measured against that block "
-    "trained alone, the control ladder_1)",
+    "last": "the last site L (the last block is trained as with backpropagation, so depth utility is measured against the "
+    "control ladder_1, which trains only this block)",
     "none": "none",
 }
 
@@ -184,19 +184,19 @@ class FormContext:
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
     edition: EditionReference = documented("which rules judged", "record")
-    verdict: Verdict = documented("of all seeds together", "record")
-    proof: str = documented("what the audit's replays prove of the training", "text")
+    verdict: Verdict = documented("verdict of all seeds together", "record")
+    proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values are the author's statement; empty if all were recomputed",
+        "how many curves, first fires and training values are statements of the author; empty if all were recomputed",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )
-    differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
-    columns: tuple[MetricSummary, ...] = documented(
-        "the columns of numbers of the table of every seed", "see each metric"
+    differences: tuple[Difference, ...] = documented(
+        "the subjects that the editions judge differently, with the findings", "text"
     )
+    columns: tuple[MetricSummary, ...] = documented("the numeric columns of the table of seeds", "see each metric")
     seeds: tuple[SeedRow, ...] = documented(
         "one row per seed: run, status, verdict and headline numbers", "see each column"
     )
@@ -204,16 +204,18 @@ class FormContext:
         "further runs of the same seeds; only the newest complete run of a seed counts", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: its run, its integrity, its checks, why it is not proven", "runs"
+        "the frozen control of each seed: run, integrity, checks, and the reason why it is not proven", "runs"
     )
-    control_state: str = documented("`control verified`, or why a frozen control is not proven", "text")
+    control_state: str = documented("`control verified`, or the reason why a frozen control is not proven", "text")
     identification: tuple[Entry, ...] = documented("what was run: method, architecture, data, recipe, machine", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
+        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
     equations: str = documented("the equations implemented, from the method's card", "text")
-    deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
+    deviations: tuple[str, ...] = documented(
+        "numbered deviations from the source, according to the method's card", "text"
+    )
     accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
     sampling: Sampling | None = documented(
         "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
@@ -221,21 +223,27 @@ class FormContext:
     )
     frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
     margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
-    depth: tuple[FindingRow, ...] = documented("the leading edition's findings on that margin", "percentage points")
-    gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
+    depth: tuple[FindingRow, ...] = documented(
+        "the leading edition's findings on the margin over the frozen control", "percentage points"
+    )
+    gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
     gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
-    gamma_exact: Table[Row[Cell]] = documented("the same for sites that are exact by construction, collapsed", "cosine")
-    exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 is uninformative", "text")
+    gamma_exact: Table[Row[Cell]] = documented(
+        "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
+    )
+    exact_sites: str = documented("sites whose credit is exact by construction, so Γ = 1 is uninformative", "text")
     diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented("every metric by seed and site", "see each metric")
     scalars: Table[Row[Cell]] = documented("metrics with one number per run: stability, drift, …", "see each metric")
-    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, seed by seed", "epoch")
+    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, for each seed", "epoch")
     findings: tuple[FindingRow, ...] = documented(
-        "every rule's judgement, seeds judged alike together", "see `required`"
+        "every rule's judgement; seeds with the same judgement are grouped", "see `required`"
     )
-    others: tuple[JudgedBy, ...] = documented("the judgements of every further edition, rule by rule", "see `required`")
+    others: tuple[JudgedBy, ...] = documented(
+        "the judgements of every further edition, for each rule", "see `required`"
+    )
     excluded: tuple[Exclusion, ...] = documented(
-        "selected runs of this method in this setting that were not judged, and why; shown next to the headline",
+        "selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline",
         "runs",
     )
     claims: tuple[Claim, ...] = documented("what may be claimed and what is not supported", "text")
@@ -243,14 +251,14 @@ class FormContext:
         "the checklist of known pitfalls, each answered from the records with its evidence", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "the published figures these runs were compared with; none if the study has no reference.toml",
+        "the published values with which these runs were compared; none if the study has no reference.toml",
         "see each figure",
     )
     completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
+        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
     commands: tuple[str, ...] = documented(
-        "the command lines that retrain these runs and their frozen controls from their commits, and audit them",
+        "the command lines that retrain these runs and their frozen controls from their commits, and audit these runs",
         "shell",
     )
     bibliography: Bibliography = documented(
@@ -282,7 +290,7 @@ def read_blanks(form: Path) -> dict[str, str]:
         return _written(form.read_text(encoding="utf-8"), str(form))
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{form}: its blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
+            f"{form}: the blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
             "save it as UTF-8 or move the file away"
         ) from error
 
@@ -302,8 +310,9 @@ def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None
     lost = [key for key, text in written.items() if text and kept.get(key) != text]
     if lost:
         raise UsageError(
-            f"{form}: what people wrote into {', '.join(lost)} would be lost: expected it in its blank of the new page. "
-            "Change the template form.md.j2 so that it writes every blank with its markers, or move the file away"
+            f"{form}: the texts that the author wrote into {', '.join(lost)} would be lost: expected these texts in the same "
+            "blanks of the new page, found other texts. Change the template form.md.j2 so that it writes every blank with its "
+            "markers, or move the file away"
         )
 
 
@@ -322,8 +331,8 @@ def _written(text: str, subject: str) -> dict[str, str]:
         or any(OPENING.search(body) for _, body in blanks_found)
     ):
         raise UsageError(
-            f"{subject}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by one "
-            f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {closed} times closed; "
+            f"{subject}: the blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, followed by one "
+            f"'{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing markers; "
             "repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
@@ -386,7 +395,7 @@ def completion_commands(
 def _whose_file(study: str) -> str:
     """Return a remark that a user's study.toml must be given by its path, or ""."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
-    return "" if study in shipped else f"{study}: replace it with the path of the study.toml that has this name"
+    return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
@@ -397,8 +406,8 @@ def _checkout(record: RunRecord) -> str:
         return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
     line = f"git checkout {shlex.quote(str(commit))}"
     if dirty:
-        return f"{line}  # the tree was DIRTY: what was changed after this commit was not recorded"
-    return line if dirty is False else f"{line}  # whether the tree was clean is not known"
+        return f"{line}  # the working tree was DIRTY: the changes after this commit were not recorded"
+    return line if dirty is False else f"{line}  # it is not known whether the working tree was clean"
 
 
 def _packages(record: RunRecord) -> Iterator[str]:

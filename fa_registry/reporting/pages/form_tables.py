@@ -43,7 +43,7 @@ from fa_registry.reporting.view_models import (
     Table,
 )
 
-PER_RUN = "One number a run"
+PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
@@ -238,7 +238,7 @@ DECLARED = {  # field of a method's card → the entry if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
-        "this method's credit may come to equal backpropagation's while its feedback learns",
+        "this method's credit may become equal to that of backpropagation while the feedback learns",
     ),
 }
 

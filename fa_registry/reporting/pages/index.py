@@ -376,7 +376,7 @@ class IndexContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     overrides: tuple[Entry, ...] = documented(
-        "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
+        "changed thresholds, with the edition's name as prefix for further editions; an edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
@@ -387,15 +387,15 @@ class IndexContext:
         "verdicts of the method × setting groups, worst first, with their short names", "groups"
     )
     waivers: tuple[WaiverRow, ...] = documented(
-        "who waived which finding, why, until when; expired waivers too", "text"
+        "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers of the audit table, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
     )
     spread: str = documented("the columns whose mean is shown with its standard deviation", "text")
     settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
     details: bool = documented(
         "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
     )
@@ -404,16 +404,20 @@ class IndexContext:
         "each setting's trajectories and figures by site, with their numbers, as many as fit on the page",
         "PNG data URI",
     )
-    analyses: PageAnalyses = documented("analyses of all runs together, and why others are left out", "see each table")
+    analyses: PageAnalyses = documented(
+        "analyses of all runs together, and the reasons why others are left out", "see each table"
+    )
     findings: Truncated[FindingRow] = documented(
-        "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
+        "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
+        "see `required`",
     )
     passed: int = documented("findings that passed", "findings")
     comparison: EditionComparison | None = documented(
         "every edition's verdict on every method; none if only one edition judged", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "every published figure of the study with its outcome; none if it has no reference.toml", "see each figure"
+        "every published value of the study with its outcome; none if the study has no reference.toml",
+        "see each figure",
     )
     excluded: Truncated[Exclusion] = documented(
         "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
@@ -423,26 +427,27 @@ class IndexContext:
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged one in numbers only, by at most 1 %; none if this was not checked",
+        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if this was not checked",
         "runs",
     )
     integrity: Truncated[IntegrityRow] = documented(
-        "whether the logged metrics are confirmed, run by run, worst first", "runs"
+        "whether the logged metrics of each run are confirmed, worst first", "runs"
     )
     evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
+        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
     not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because something differs from what they recorded by digest", "runs"
+        "selected runs that are not judged because they differ from their recorded digests", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which still pass by Holm's procedure", "text"
+        "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
+        "text",
     )
     remarks: tuple[str, ...] = documented("the audit's other remarks", "text")
     completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
+        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
@@ -458,11 +463,11 @@ class AuditTableContext:
 
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
-    tables: tuple[SettingTable, ...] = documented("method by column, one table per setting", "see each column")
+    tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
     )
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:

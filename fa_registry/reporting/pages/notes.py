@@ -159,20 +159,20 @@ class NoteContext:
     run_id: str = documented("the run", "id")
     status: str = documented("complete, diverged or failed", "text")
     edition: EditionReference = documented("which rules judged", "record")
-    verdict: Verdict = documented("of this run alone", "record")
+    verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
-        "`control verified`, or why its frozen control is not proven; empty for a control", "text"
+        "`control verified`, or the reason why its frozen control is not proven; empty for a control", "text"
     )
     headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
-    claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
+    claims: tuple[Claim, ...] = documented("what may be claimed from this run, without other seeds", "text")
     integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
-    proof: str = documented("what the audit's replays prove of the training", "text")
+    proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
+        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
     )
-    form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class ExcludedNoteContext:
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
     edition: EditionReference = documented("which rules judged the others", "record")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
 @dataclass(frozen=True)
@@ -198,10 +198,10 @@ class AuditNoteContext:
     counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
     run_count: int = documented("runs that were judged, controls included", "runs")
     excluded: int = documented("selected runs that could not be judged", "runs")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
-    table: str = documented("the table of all runs in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
+    table: str = documented("address of the table of all runs in MLflow; empty if there is none", "address")
     forms: Truncated[Link] = documented(
-        "the reporting forms, worst verdict first, by address in MLflow's pages", "address"
+        "the reporting forms with their addresses in MLflow, worst verdict first", "address"
     )
 
 

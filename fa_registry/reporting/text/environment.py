@@ -141,10 +141,14 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, str):
-            raise SecurityError("text % values is not available; the filters num, sci, pct and pp write numbers")
+            raise SecurityError(
+                "the operator % of texts is not available; write numbers with the filters num, sci, pct and pp"
+            )
         size, most, unit = _result_size(operator, left, right)
         if size > most:
-            raise SecurityError(f"expected a value of at most {most:,} {unit}, found a {operator} that makes more")
+            raise SecurityError(
+                f"expected a value of at most {most:,} {unit}, found the operator {operator} with a larger result"
+            )
         return super().call_binop(context, operator, left, right)
 
     def _generate(
@@ -361,7 +365,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"expected a page that takes at most {MEMORY:,} bytes of memory"
     if isinstance(error, TemplateNotFound):
-        return f"there is no {error.name}; a template can include files from its folder and built-in ones"
+        return f"there is no {error.name}; a template can include files from its folder and built-in templates"
     return shortened(error, LONGEST_PROBLEM)
 
 
