@@ -348,7 +348,7 @@ def per_sample_gradients(asked: PitfallContext) -> Answered:
     if wrong:
         return (
             VIOLATED,
-            f"at site {wrong[0]} the two gradients do not differ by a factor of {samples}, although the number of samples is {samples}",
+            f"at site {wrong[0]} the two gradients do not differ by a factor of {samples}; number of samples: {samples}",
         )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 

@@ -270,13 +270,13 @@ def test_one_seed_has_no_interval_and_says_so(formed, rich):
     assert len(context.seeds) == 1
     assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
     assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
-    assert all("One seed: there is no interval" in plain(pages[kind]) for kind in KINDS)
+    assert all("There is only one seed, so there is no interval" in plain(pages[kind]) for kind in KINDS)
 
 
 def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
     """Two seeds that differ much: Student's t leaves 0 to 100 %."""
     context, pages = formed(rich, "bp")
-    assert context.accuracy.remark == "" and "reaches beyond" not in pages["md"]
+    assert context.accuracy.remark == "" and "is not within" not in pages["md"]
     apart = [changed(run_of(rich, seed=seed), scalars={"accuracy": value}) for seed, value in ((42, 0.9), (123, 0.2))]
     others = [run for run in rich.runs if run.record.spec.method != "dfa"]
     context, pages = formed(dataclasses.replace(rich, runs=(*apart, *others)))
@@ -295,7 +295,7 @@ def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):
 def test_a_card_without_citation_is_said_in_all_three(formed, report):
     bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
     _, pages = formed(bare)
-    assert all("the card of method dfa carries no citation" in pages[kind] for kind in KINDS)
+    assert all("the card of method dfa has no citation" in pages[kind] for kind in KINDS)
 
 
 def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):

@@ -100,7 +100,7 @@ def test_a_template_without_blanks_does_not_overwrite_what_people_wrote(report, 
     filled = form.read_text("utf-8").replace("<!-- fa:blank claim -->\n", "<!-- fa:blank claim -->\nmine", 1)
     form.write_text(filled, encoding="utf-8")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(UsageError, match=r"what people wrote into claim would be lost"):
+    with pytest.raises(UsageError, match=r"the texts that the author wrote into claim would be lost"):
         render_report(dataclasses.replace(report, title="another"), out, templates=mine)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     form.unlink()

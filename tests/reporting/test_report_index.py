@@ -170,7 +170,7 @@ def test_the_claim_counts_and_names_the_seeds(report):
     claim = exclusion_claim([one, dataclasses.replace(one, run_id="", spec=None)])
     assert claim.kind == "open" and claim.run_ids == (one.run_id,)
     assert claim.text.startswith(
-        "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be claimed about them"
+        "2 selected runs were not judged (seed 9, 1 without a known seed). No claim is allowed about these runs"
     )
 
 
