@@ -124,7 +124,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == said
         for kind in ("html", "md", "tex"):
             text = written.render(f"form.{kind}.j2", variables(context))
-            assert ("from the sampling of 360 test samples alone" in text) == said
+            assert ("from the sampling of 360 test samples only" in text) == said
 
 
 def test_a_form_that_is_not_there_has_no_words(tmp_path):
@@ -303,7 +303,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
     sources = Sources.of(whole)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
-    shown = [name for name, text in rich_pages.items() if "These commands complete it:" in text]
+    shown = [name for name, text in rich_pages.items() if "These commands complete the audit:" in text]
     assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
     assert not any(name.startswith("forms/bp-") for name in shown)
 

@@ -91,7 +91,7 @@ def test_what_only_one_edition_judges_or_gates_is_said():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
     assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge it."
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
-    assert "HIGH, warns, but does not gate" in told([reported], [stability])["stability"][0]
+    assert "HIGH, warns, but does not count for the verdict" in told([reported], [stability])["stability"][0]
 
 
 def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
