@@ -255,7 +255,10 @@ def test_the_same_bytes_twice(context, tmp_path):
 def test_a_page_without_room_says_where_the_numbers_are(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "ROOM", 1)
     crowded = Page(render_comparison(compare_context(rich, groups(rich)), tmp_path).read_text("utf-8"))
-    assert "The numbers of this figure are in the files of its runs, because they do not fit on this page." in crowded.words
+    assert (
+        "The numbers of this figure are in the files of its runs, because they do not fit on this page."
+        in crowded.words
+    )
 
 
 def test_foreign_names_are_text(context, tmp_path, hostile):

@@ -77,7 +77,9 @@ def test_waivers_are_named_on_page_one_before_the_table_and_told_after_the_findi
     text = rich_pages["index.html"]
     notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
     assert notice.end() < text.index('id="verdicts"')
-    assert words_of(notice.group()).startswith("2 waivers, written by people: D3 for method fa (until 2026-12-31), D1 for ")
+    assert words_of(notice.group()).startswith(
+        "2 waivers, written by people: D3 for method fa (until 2026-12-31), D1 for "
+    )
     assert "(expired: its findings count)" in words_of(notice.group())
     part = words_of(section(text, "waivers"))
     assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
