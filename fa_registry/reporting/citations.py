@@ -159,7 +159,6 @@ def _in_text(key: str, source: str) -> str:
 
 
 def _arxiv(number: str) -> str:
-    """Return the entry of an arXiv preprint; only its number and year are known."""
     return (
         f"@misc{{arxiv{number},\n  key={{arXiv {number}}},\n  howpublished={{arXiv preprint arXiv:{number}}},\n"
         f"  year={{20{number[:2]}}},\n  eprint={{{number}}}, archivePrefix={{arXiv}}\n}}"

@@ -128,7 +128,6 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the key of a claim and a text about how many blocks moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
@@ -225,7 +224,6 @@ def _missing(run: RunAudit) -> Iterator[Finding]:
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim for every waived finding."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
@@ -312,7 +310,6 @@ def _means(say: Callable, finding: Finding) -> bool:
 
 
 def _compares(run: RunAudit) -> bool:
-    """Return whether the run has a Γ and its stream has not exploded."""
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
@@ -349,14 +346,12 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """Return a remark if the gain is below the edition's limit; otherwise return ""."""
     if _has_gain(run, finding):
         return ""
     return f" (a healthy value is at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Return whether the gradient is far above its floor and the gain is high enough."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 

@@ -113,7 +113,6 @@ def seeds_needed(finding: Finding) -> int | None:
 
 
 def _undercut(finding: Finding) -> str:
-    """Return the sentence about a margin below its limit, which may still be above 0."""
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
         return "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training"
@@ -156,7 +155,6 @@ def _over_seeds(run: RunAudit) -> bool:
 
 
 def _interval(finding: Finding) -> str:
-    """Return the margin and its interval over seeds as text, or "" without interval."""
     if not finding.interval:
         return ""
     return (
@@ -211,7 +209,6 @@ def _undecided(finding: Finding) -> str:
 
 
 def _stated(finding: Finding) -> str:
-    """Return the claim about a frozen accuracy that this audit did not verify."""
     seen = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"

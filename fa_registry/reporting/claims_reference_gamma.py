@@ -318,7 +318,6 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    """Return whether the fidelity of the gradient is near 1 in all runs."""
     known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
     return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
 
@@ -430,7 +429,6 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    """Return the reason why Γ is too small to count as alignment, or ""."""
     limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
     if not limits:
         return ""
@@ -479,7 +477,6 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    """Return ` (seed 123)` if only some runs are touched; otherwise return ""."""
     return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
 
 
@@ -507,12 +504,12 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """Return the sites that are above their null, and those that are not.
+    """Return the sites that are above their null, and the sites that are not.
 
     Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and each
     site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's procedure
     decides. Both together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level
-    is valid for all sites together if their ranks depend positively. This is true for ranks from the same fresh draws.
+    is valid for all sites together if their ranks depend positively, as ranks from the same fresh draws do.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
@@ -560,7 +557,6 @@ def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
-    """Return a remark on the correction for testing several sites together, or ""."""
     if not ranked:
         return ""
     most = max(sites.count for sites, _ in ranked)
@@ -582,7 +578,6 @@ def _draws(run: RunAudit) -> object:
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
-    """Return a text on how many fresh draws reach Γ at the reached sites."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
     found = [finding_with(run, *JUDGED).observed.value for run in runs]

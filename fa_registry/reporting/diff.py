@@ -340,7 +340,6 @@ def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
 
 
 def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
-    """Return the judgements of the further editions that both audits used."""
     judgements_a, judgements_b = (
         {
             opinion.edition.name: {judgement.run_id: judgement for judgement in opinion.judgements}
@@ -386,7 +385,6 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    """Yield the changes that concern the report and not a single run."""
     yield from _changed("title", a.title, b.title)
     yield from _changed("selection", a.selection, b.selection)
     yield from _edition_changes("edition", a.edition, b.edition)
@@ -432,7 +430,6 @@ def _excluded(report: AuditReport) -> dict[str, str]:
 
 
 def _figures(reproduction: Reproduction | None) -> dict[str, str]:
-    """Return (name of a published figure) → (its comparison as text)."""
     rows = reproduction.rows if reproduction else ()
     return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
 
@@ -448,7 +445,6 @@ def _row(row: FigureVerdict) -> str:
 
 
 def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
-    """Yield one change if the values differ."""
     if before != after:
         yield Change(what, _text_of(before), _text_of(after))
 
@@ -460,6 +456,5 @@ def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, A
 
 
 def _text_of(value: Any) -> str:
-    """Return the value as text, or its SHA-256 if the text is too long."""
     text = value if isinstance(value, str) else jsonio.canonical(value)
     return text if len(text) <= LONGEST else f"SHA-256 {jsonio.digest_of(value)}"

@@ -116,7 +116,6 @@ def _chip(verdict: Verdict) -> Markup:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
-    """Return an HTML table."""
     head = Markup("<tr>{}</tr>").format(Markup("").join(Markup("<th>{}</th>").format(name) for name in heads))
     cells = (
         Markup("").join(cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell) for cell in row)

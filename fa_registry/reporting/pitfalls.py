@@ -467,11 +467,11 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 
 
 def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about (omitted runs, other runs) of the method and its controls.
+    """Return texts about two groups of runs of the method and its frozen controls.
 
-    A finished run is omitted if the report has no run with its seed, or if it is newer than the run with this seed in the report.
-    An older run is in the second list, because each new trial of a seed is another draw. An unfinished run is in the second list
-    too, because it may still finish.
+    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer than the
+    run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed is another
+    draw, and unfinished runs, because they may still finish.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
@@ -491,10 +491,10 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
 
 
 def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about (omitted runs, other runs) of very similar settings.
+    """Return texts about two groups of runs whose settings differ by at most 1 %.
 
-    The settings differ by at most 1 %. A finished run is omitted if this report does not judge it and has no run of the method with
-    its seed.
+    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method with
+    its seed. The second group is the other runs.
     """
     report = asked.sources.report
     mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
@@ -558,7 +558,6 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
 
 
 def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
-    """Return the answers of all runs, grouped by answer; the worst answer is first."""
     run_ids: dict[Answered, list[str]] = {}
     for about in asked:
         run_ids.setdefault(_answered(about, question), []).append(about.run.record.run_id)
@@ -567,6 +566,5 @@ def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answe
 
 
 def _answered(asked: PitfallContext, question: Question) -> Answered:
-    """Return the answer for one run; a run that is not intact is no evidence."""
     answered = question(asked)
     return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -188,7 +188,6 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
 
 
 def _files_of(link: Link) -> dict[str, str]:
-    """Return file → template for the three formats of a form."""
     latex = f"{link.markdown.removesuffix('.md')}.tex"
     return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
 
@@ -215,7 +214,6 @@ def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[Figu
 
 
 def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    """Write each figure in every format of VECTORS; yield the file names."""
     for figure, drawn in figures.items():
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
@@ -317,9 +315,9 @@ def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, some: bool) -> Iterator[str]:
-    """Yield problems of file names that are not template names but similar.
+    """Yield a problem for every file whose name is similar to a template's name.
 
-    Another problem is that the folder contains no template.
+    Yield another problem if the folder contains no template.
     """
     others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     known = overridable()
@@ -355,7 +353,6 @@ def _unused_template(name: str) -> str:
 
 
 def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterator[str]:
-    """Yield the problems of one template; add the included templates to `taken_in`."""
     name = path.relative_to(folder).as_posix()
     made = environment(name, folder)
     try:

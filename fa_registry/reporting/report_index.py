@@ -205,7 +205,6 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
 
 
 def _why_changed(edition: EditionReference) -> str:
-    """Return the text above the table of an edition's changes."""
     if provenance_of(edition) == SHIPPED:
         return "thresholds of this edition were overridden for this audit"
     if provenance_of(edition) == FOREIGN:
@@ -218,7 +217,6 @@ def _why_changed(edition: EditionReference) -> str:
 
 
 def _value(value: Scalar | None) -> str:
-    """Return a threshold as text with all its digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -249,7 +247,6 @@ def _decides(findings: Iterable[Finding]) -> str:
 
 
 def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
-    """Return a sentence about the most severe finding of one edition."""
     if not findings:
         return f"{describe_edition(edition)} does not judge this subject."
     worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
@@ -265,7 +262,6 @@ def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known
 
 
 def _observed(findings: Sequence[Finding], known: Known) -> str:
-    """Return the observed value, or the range of values if the seeds differ."""
     readings = [finding.observed for finding in findings if finding.observed.value is not None]
     if not readings:
         missing = findings[0].observed

@@ -290,7 +290,6 @@ def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
 def _row(
     several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
 ) -> FindingRow:
-    """Return the row of findings with the same judgement."""
     first = several[0][1]
     same: dict[tuple, list[tuple[int, Finding]]] = {}
     for seed, finding in several:

@@ -168,7 +168,6 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:
-    """Draw the band of the frozen controls, the chance line and the labelled limit."""
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)

@@ -163,7 +163,6 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _key(sheet: DrawingSurface) -> None:
-    """Draw the legend in one line above all panels."""
     at = 0.11
     sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
     sheet.text(LEFT + 0.15, at, "one seed")

@@ -145,7 +145,7 @@ def _nowhere(numbers: pd.DataFrame) -> pd.Series:
 
 
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence per method with the smallest and largest value of its last epoch."""
+    """Yield a sentence per method with the range of values in its last epoch."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
         if not len(last):
@@ -202,7 +202,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
 
 
 def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """Draw one cell per epoch and site; a cell extends halfway to the neighbouring epochs."""
+    """Draw one cell per epoch and site, up to half the distance to the next epoch."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[place]), box.x(edges[place + 1])) for place, epoch in enumerate(epochs)}
@@ -280,7 +280,7 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Return a scale from parts (first edge, last edge, first colour, last colour, count)."""
+    """Return a scale that joins parts (first edge, last edge, two colours, count)."""
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:
@@ -293,7 +293,7 @@ def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold:
 
 
 def signed(values: Iterable[float]) -> Scale:
-    """Return a colour scale around 0: positive values are blue, negative ones are orange."""
+    """Return a colour scale around 0: blue for positive values, orange for negative."""
     reach = max((abs(value) for value in values), default=0.0)
     reach = max(0.1, math.ceil(10 * reach) / 10)
     count = 2 * STEPS + 1  # the middle colour is centred on 0

@@ -97,7 +97,6 @@ def _with_sites(
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
-    """Return the figures and the remaining bytes; remove the tables if they do not fit."""
     whole = room - sum(map(size_of, figures))
     if whole >= 0:
         return tuple(figures), whole
@@ -153,7 +152,6 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
 
 
 def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
-    """Return the alternative text of a figure: the first and last value of every run."""
     runs = []
     for group in groups:
         for run in group.runs:

@@ -113,7 +113,6 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
 
 
 def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw the legend above the axes and enlarge the figure by its height."""
     figure = axes.figure
     rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
     legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
@@ -138,7 +137,6 @@ def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
 def _handles(
     looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
-    """Return the legend entries of the methods, the limit and the frozen controls."""
     names = map(escape_control, short_names(list(looks), LEGEND_LETTERS))
     made = [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)

@@ -69,7 +69,6 @@ def _written(cell: CsvCell) -> str:
 
 
 def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
-    """Return the line of a run that was not judged; the line has no numbers."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
     known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
     return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
@@ -264,7 +263,6 @@ def _gamma(name: str) -> CsvColumn:
 
 
 def _rule(rule: str) -> Iterator[CsvColumn]:
-    """Yield the five columns of a rule of the leading edition."""
     absent = Reading(None, f"{rule} did not judge this run")
 
     def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:

@@ -171,7 +171,6 @@ def _inside(schema: Any) -> list[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return a short readable name of a type."""
     if "$ref" in schema:
         return schema["$ref"].removeprefix(REFERENCE)
     if "const" in schema:

@@ -150,7 +150,6 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
 
 
 def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """Return the columns to print, and the setting if all rows have the same setting."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), ""

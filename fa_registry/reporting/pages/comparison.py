@@ -192,7 +192,6 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
-    """Draw the trajectories and the figure by site, with the frozen controls."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     shown = [
         column
@@ -438,7 +437,6 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the sites of a column at which Γ is 1 by construction."""
     card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
     return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
@@ -535,7 +533,6 @@ def _subtracted(reading: Reading, quantity: Metric) -> Reading:
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
-    """Return (unit, number format) of a difference of two such readings."""
     if quantity.mean == GEOMETRIC:
         return "decades", "num"
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)

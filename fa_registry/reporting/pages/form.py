@@ -158,7 +158,6 @@ def _judged_by(
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
-    """Yield the findings about the accuracy margin over the frozen control."""
     rules = {finding.rule for run in runs for finding in run.findings if finding.quantity in SUBJECTS["depth"]}
     return (row for row in findings if row.rule in rules and row.state)
 
@@ -428,7 +427,6 @@ def _training(record: RunRecord) -> str:
 
 
 def _audit(report: AuditReport) -> str:
-    """Return the command that repeats the audit."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
     chosen, remarks = _chosen(report), []
     options = ["--study", *chosen] if chosen else []
@@ -445,7 +443,6 @@ def _audit(report: AuditReport) -> str:
 
 
 def _chosen(report: AuditReport) -> list[str]:
-    """Return the audited study and its selection options, or [] without a study."""
     choice = report.choice
     if choice is None or not choice.study:
         return []

@@ -156,7 +156,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about this metric at this site; `site` is None for the run."""
+    """Return the finding about this metric at this site, or about the run if it is None."""
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
@@ -182,7 +182,6 @@ def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
-    """Return the cards of the diagnostics that measure one of these metrics."""
     cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
     return tuple(_card_line(card) for card in cards if _covers(card, names))
 
@@ -215,7 +214,6 @@ def _belongs(convention: str, names: Sequence[str]) -> bool:
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    """Return the reasons why cells have no number, without duplicates."""
     found: Iterator[str] = (
         f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
     )
@@ -350,7 +348,6 @@ def _feedback(record: RunRecord) -> str:
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
-    """Return the training recipe as text."""
     recipe = spec.recipe
     scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
@@ -368,7 +365,6 @@ def _versions(record: RunRecord) -> str:
 
 
 def _commit(record: RunRecord) -> str:
-    """Return the commit and the state of its working tree as text."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         return description(commit)
@@ -426,7 +422,6 @@ def _resumed(record: RunRecord) -> str:
 
 
 def _adopted(record: RunRecord) -> str:
-    """Return the recorded origin of an adopted run, or ""."""
     origin = record.provenance.get("origin")
     return description(origin) if origin else ""
 

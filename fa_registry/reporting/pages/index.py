@@ -189,7 +189,6 @@ def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    """Yield the changed thresholds; names of further editions are prefixes."""
     for place, edition in enumerate(editions):
         before = f"{edition.name} " if place else ""
         for name, value in sorted(edition.overrides.items()):
@@ -243,7 +242,6 @@ def _without_seeds_numbers(row: AuditRow) -> AuditRow:
 def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
-    """Return the row's estimates with footnote numbers, and record new footnotes."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
         if row.control and name in COMPARED_WITH_CONTROL:
@@ -262,7 +260,6 @@ def _marked(
 
 
 def _spread(columns: Columns) -> str:
-    """Return the headings of the columns with a deviation, such as `accuracy and Γ`."""
     return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 

@@ -155,7 +155,6 @@ def _shown(figure: PublishedFigure, value: Reading) -> str:
 
 
 def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
-    """Return the remarks on a published value, including a tested margin."""
     margin = f"the margin: {figure.margin.why}" if tested else ""
     assumed = figure.setting.assumed if figure.setting else ""
     factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"

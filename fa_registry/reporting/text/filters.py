@@ -127,7 +127,6 @@ def between(interval: tuple[float, float], kind: str) -> str:
 
 
 def _spanned(low: str, high: str) -> str:
-    """Return the interval as text, with a remark if both ends look equal."""
     return f"{low} to {high}" if low != high else f"{low} to {high} (no spread at this precision)"
 
 

@@ -99,7 +99,6 @@ def _indented(line: str, write: Callable[[str], str]) -> str:
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def _set(text: str) -> str:
-    """Return the text with its formulas in math mode."""
     made, end = [], 0
     text = unicodedata.normalize("NFC", text)
     for match in FORMULA.finditer(text):
@@ -109,7 +108,6 @@ def _set(text: str) -> str:
 
 
 def _formula(text: str) -> str:
-    """Return a formula as LaTeX, without the surrounding dollar signs."""
     written = ""
     for match in IN_FORMULA.finditer(text):
         part = _part(match)

@@ -247,7 +247,6 @@ def legend_height(handles: Sequence[Artist]) -> float:
 
 
 def _columns(handles: Sequence[Artist]) -> int:
-    """Return the number of legend columns that fit into the figure, at most four."""
     widest = 0.55 + 0.07 * max(len(handle.get_label()) for handle in handles)  # inches
     return max(1, min(4, int(WIDTH / widest)))
 

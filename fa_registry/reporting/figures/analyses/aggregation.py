@@ -68,7 +68,6 @@ def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
 
 
 def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    """Draw one cell per site: blue for positive Γ, orange for negative Γ."""
     largest = frame.loc[frame["counts"] != EXACT, "value"].abs().max() or 1.0
     count = int(frame["site"].max()) + 1 if len(frame) else 1
     for row, site, counts, value in zip(frame["row"], frame["site"], frame["counts"], frame["value"], strict=True):

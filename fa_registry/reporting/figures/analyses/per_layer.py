@@ -54,7 +54,6 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]], log: bool) -> None:
-    """Draw one panel; a marker is hollow if Γ is exact by construction."""
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
     _canvas.value_axis(axes, frame["value"].dropna(), "y")
     if frame["value"].isna().all():
