@@ -469,9 +469,9 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return texts about two groups of runs of the method and its frozen controls.
 
-    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer than the
-    run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed is another
-    draw, and unfinished runs, because they may still finish.
+    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer
+    than the run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed
+    is another draw, and unfinished runs, because they may still finish.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
@@ -493,8 +493,8 @@ def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[li
 def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return texts about two groups of runs whose settings differ by at most 1 %.
 
-    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method with
-    its seed. The second group is the other runs.
+    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method
+    with its seed. The second group is the other runs.
     """
     report = asked.sources.report
     mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())

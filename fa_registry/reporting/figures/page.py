@@ -1,4 +1,4 @@
-"""Selection of the figures that fit on a page, with captions and tables of numbers."""
+"""Selection of the figures that fit on a page, with captions and tables."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about this metric at this site, or about the run if it is None."""
+    """Return the finding about this metric at this site; a site of None means the run."""
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
