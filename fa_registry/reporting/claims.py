@@ -1,4 +1,4 @@
-"""Sentences about what may and may not be claimed after an audit.
+"""Claims about a method: sentences that may or may not be claimed after an audit.
 
 This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
@@ -69,7 +69,7 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        alone: Whether the report has no other runs of the method. One run then means that there is only one seed.
+        alone: Whether the report has no other runs of the method. If there are none, one run means one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]

@@ -1,6 +1,6 @@
 """Claims about depth: whether trained blocks are better than frozen blocks.
 
-If this is undecided, the claim describes a study that would decide it.
+If the comparison is undecided, the claim describes a study that would decide the comparison.
 """
 
 from __future__ import annotations

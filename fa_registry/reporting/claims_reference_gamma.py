@@ -124,7 +124,7 @@ def has_gamma(run: RunAudit) -> bool:
 def is_gradient(run: RunAudit) -> bool:
     """Return whether the measured credit is the gradient at every site.
 
-    Such a run shows no learned alignment.
+    A run with this credit shows no learned alignment.
     """
     row = site_row(run.record, "gamma")
     return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
@@ -454,7 +454,7 @@ def _least_gamma(finding: Finding) -> float | None:
 def _taken_back(runs: Sequence[RunAudit]) -> str:
     """Return the reasons why Γ of this method is not evidence of alignment, or "".
 
-    Such reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
+    The reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
@@ -496,7 +496,7 @@ def _absence(run: RunAudit) -> str:
 
 
 def _no_null(run: RunAudit) -> str:
-    """Return the reason why the run has no null; return an empty string if it has one."""
+    """Return the reason why the run has no null, or "" if the run has a null."""
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
@@ -506,10 +506,11 @@ def _no_null(run: RunAudit) -> str:
 def _sites(run: RunAudit) -> Sites:
     """Return the sites that are above their null, and the sites that are not.
 
-    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and each
-    site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's procedure
-    decides. Both together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level
-    is valid for all sites together if their ranks depend positively, as ranks from the same fresh draws do.
+    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and
+    each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's
+    procedure decides. Both procedures together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika
+    75, 800) keeps. The level is valid for all sites together if their ranks depend positively, as ranks from the same fresh
+    draws do.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")

@@ -54,9 +54,9 @@ def short_names(labels: Sequence[str], letters: int) -> list[str]:
 def slug(group: Group) -> str:
     """Return the file name of a group's form, without suffix.
 
-    The name is valid on every file system, and it does not depend on other groups. Its last six characters are from the digest
-    of the specification without the seed. So a form in which a user filled in blanks is matched to its group again. All adopted
-    runs of a specification have the same name, regardless of their weight files.
+    The name is valid on every file system, and it does not depend on other groups. The last six characters of the name are from
+    the digest of the specification without the seed. So a form in which a user filled in blanks is matched to its group again.
+    All adopted runs of a specification have the same name, regardless of their weight files.
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")

@@ -1,6 +1,7 @@
 """HTML of audits, verdicts, runs and comparisons for notebooks.
 
-The HTML has no scripts. It inherits colours and fonts from the light or dark theme of the notebook. All texts of a run are escaped.
+The HTML has no scripts. The HTML inherits colours and fonts from the light or dark theme of the notebook. All texts of a run
+are escaped.
 """
 
 from __future__ import annotations

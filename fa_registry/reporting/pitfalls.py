@@ -188,7 +188,7 @@ def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return the factor, at least 1, by which a ratio differs from 1."""
+    """Return the factor by which a ratio differs from 1; the factor is at least 1."""
     return max(ratio, 1 / ratio)
 
 

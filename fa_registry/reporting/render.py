@@ -230,7 +230,7 @@ def _write(path: Path, text: str) -> None:
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
     """Write compare.html into `out`, and update the link to it in index.html.
 
-    The link is added if index.html is about the same runs; otherwise it is removed.
+    The link is added if index.html is about the same runs; otherwise the link is removed.
 
     Args:
         context: The template variables of the page.

@@ -1,6 +1,6 @@
 """Indexes of one report, which are built once and used for all pages.
 
-Without them, every form would search all runs of the report.
+Without the indexes, every form would search all runs of the report.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ class EvidenceRow:
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
     """Return the results of the audit's checks, one row per subject.
 
-    The rows are in the order of the checks, and they include excluded runs.
+    The rows are in the order of the checks and include excluded runs.
     """
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
@@ -360,7 +360,7 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
     """Return the integrity of every judged run and of runs that were not intact.
 
-    A run is not intact if it differs from its recorded files; its state is `mismatch`.
+    A run that differs from its recorded files is not intact and has the state `mismatch`.
     """
     rows = [
         IntegrityRow(

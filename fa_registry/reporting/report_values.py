@@ -74,7 +74,7 @@ class Frozen:
     def stated(self, run: RunAudit) -> bool:
         """Return whether the frozen accuracy of the run is not verified.
 
-        This is true if the author stated it, or if the frozen control is not proven.
+        The accuracy is not verified if the author stated it, or if the frozen control is not proven.
         """
         number = self.accuracy(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))

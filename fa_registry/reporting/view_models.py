@@ -196,7 +196,7 @@ class FigurePanel:
     Attributes:
         alt: Alternative text.
         uri: The PNG image as a data URI.
-        table: Title of the table of numbers; it also names the part of the figure that the table contains.
+        table: Title of the table of numbers, with the part of the figure that the table contains.
         columns: Headings of the columns of the table.
         groups: Rows of the table.
         drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
@@ -467,7 +467,7 @@ class ChangedEdition:
     """A modified or user-supplied edition.
 
     Attributes:
-        words: The reason why it differs from a built-in edition.
+        words: The reason why the edition differs from a built-in edition.
         rows: All differences.
     """
 

@@ -45,9 +45,9 @@ def setting_figures(
 ) -> Truncated[SettingFigures]:
     """Return the figures of as many settings as fit on the page.
 
-    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are too
-    large. Then the figures by site are added while there is space. If a figure does not fit, its table of numbers is removed first,
-    because audit.json contains the same numbers. A method has the same colour in all trajectories.
+    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
+    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
+    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
 
     Args:
         groups: The groups, ordered by setting.

@@ -62,7 +62,7 @@ class RenderedFigure(bytes):
 class Canvas:
     """A matplotlib figure of a given size in inches, and its pixels.
 
-    Use it inside the context `styled`.
+    Create and draw the canvas inside the context `styled`.
     """
 
     def __init__(self, width: float, height: float, dpi: int):
@@ -109,7 +109,7 @@ def whole_ticks(last: int, most: int = 4) -> list[int]:
 def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:
     """Return a PNG with a colour palette and without metadata.
 
-    Its size is about a quarter of the same image in true colour.
+    The size of the file is about a quarter of the size of the same image in true colour.
 
     Args:
         pixels: Image of shape (height, width, 4) on a white background.

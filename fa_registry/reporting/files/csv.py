@@ -191,7 +191,7 @@ NUMBERS = {  # column → its metric
 def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
     """Return the columns of audit.csv for a report, in order.
 
-    They depend on the rules, editions, aggregates of Γ and other metrics of the report.
+    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report.
     """
     editions = tuple(
         describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
@@ -221,7 +221,8 @@ def columns_of(
         editions: The editions; the leading edition is first.
         rules: The rules of the leading edition.
         gammas: Keys of the aggregates of Γ.
-        others: Further metrics with one number per run. If a name is already used by another column, it gets the suffix `_2`.
+        others: Further metrics with one number per run. If a name is already used by another column, the new column gets the
+            suffix `_2`.
         known: The metrics of the report.
     """
     ours = _ours(editions, rules, gammas)

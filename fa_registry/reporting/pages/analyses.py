@@ -106,14 +106,14 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
 def ranked() -> list[Analyser]:
     """Return the analyses of the first page in their order.
 
-    These are the analyses that have a rank and a figure.
+    Only analyses with a rank and a figure are on this page.
     """
     drawn = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
     return sorted((analyser for analyser in drawn if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
-    """Return the leading edition, or the reason why analyses cannot use it."""
+    """Return the leading edition, or the reason why analyses cannot use this edition."""
     asked = report.edition
     try:
         edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})

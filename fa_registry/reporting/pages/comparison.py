@@ -97,7 +97,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
 def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
     """Return the columns of each shared setting, and remarks on omitted columns.
 
-    A setting is shared if all methods have a column in it. If there is no shared setting, all columns are in one part.
+    A setting is shared if all methods have a column in this setting. If there is no shared setting, all columns are in one part.
     """
     wanted = set(map(group_label, chosen))
     by_setting: dict[str, list[Group]] = {}
@@ -274,8 +274,8 @@ class ComparedSites:
 
     Attributes:
         rows: (site, one estimate per column).
-        exact: For each column, the sites whose credit is exact by construction. There Γ = 1 is uninformative. Empty for other
-            metrics.
+        exact: For each column, the sites whose credit is exact by construction. At these sites, Γ = 1 is uninformative. Empty
+            for other metrics.
     """
 
     name: str

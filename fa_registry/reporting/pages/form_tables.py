@@ -62,7 +62,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
     """Return the table of metrics with one number per run.
 
-    These are the stability at the middle site, the weight drift and others.
+    Examples are the stability at the middle site and the weight drift.
     """
     known = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
@@ -199,7 +199,7 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
     """Return the recorded measuring conventions of these metrics as text.
 
-    They are read from the runs, because a card describes only the present diagnostic.
+    The conventions are read from the runs, because a card describes only the present diagnostic.
     """
     taken = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
@@ -309,7 +309,7 @@ def entry(term: str, text: str) -> Entry:
 def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
     """Return an entry with the values of all runs.
 
-    The entry has one value if all runs agree. Otherwise it has every distinct value with the ids of its runs.
+    The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
     """
     found: dict[str, list[str]] = {}
     for record in records:

@@ -140,7 +140,7 @@ def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") 
 
 
 def bounded(note: str) -> str:
-    """Return the note, cut at the end of a line if it is longer than MAX_NOTE.
+    """Return the note, cut at the end of a line if the note is longer than MAX_NOTE.
 
     A remark is added to a cut note.
     """

@@ -167,7 +167,7 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
     Args:
         axes: The axes.
         rows: The labels.
-        left_out: Number of rows that are not drawn; if not 0, it is added to the label of the x axis.
+        left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
     """
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)

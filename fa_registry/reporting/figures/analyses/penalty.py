@@ -78,7 +78,7 @@ def _axes(figure: Figure, index: int, top: float) -> Axes:
 def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
     """Draw one line per sweep.
 
-    The point for λ = 0 is one decade to the left of the smallest other λ. A dotted line connects it to the next point.
+    The point for λ = 0 is one decade to the left of the smallest other λ. A dotted line connects this point to the next point.
     """
     at = _places(axes, frame["penalty"])
     known = frame.dropna(subset="value")

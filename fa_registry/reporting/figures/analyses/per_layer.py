@@ -22,7 +22,7 @@ LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return mean and interval over seeds for each method, site and panel.
 
-    Column `counts` is `yes` if the value is informative. It differs from `yes` if Γ is exact by construction.
+    Column `counts` is `yes` if the value is informative, and another text if Γ is exact by construction.
     """
     frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
     return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
