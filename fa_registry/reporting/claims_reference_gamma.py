@@ -539,7 +539,7 @@ def _null_text(read: Sequence[RunAudit]) -> str:
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"This value is above the value of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"The measured value is above the value of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:

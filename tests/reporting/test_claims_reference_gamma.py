@@ -49,7 +49,7 @@ def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(clai
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
     assert (
         kind == "may"
-        and "at each site, for the training feedback only. This value is above the value of fresh draws" in text
+        and "at each site, for the training feedback only. The measured value is above the value of fresh draws" in text
     )
 
 
@@ -71,7 +71,7 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
     where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"This value is above the value of fresh draws {where[len(above)]}" in text
+    assert f"The measured value is above the value of fresh draws {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):

@@ -203,9 +203,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
     gamma = " may not be interpreted as credit alignment: "
-    label = (
-        f"Γ = 0.156{gamma}its verdict is FAIL. This value is above the value of fresh draws at every site that counts"
-    )
+    label = f"Γ = 0.156{gamma}its verdict is FAIL. The measured value is above the value of fresh draws at every site that counts"
     yield row("not aligned", label, failed, own)
     yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
@@ -219,20 +217,20 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
     for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{words}. This value is above", warned, fine)
+        yield row("not aligned", f"{gamma}{words}. The measured value is above", warned, fine)
         yield row("specific", "Γ = 0.150 is specific to the training feedback. ", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     """Sites and seeds by name, and how several sites were judged together."""
-    every = "This value is above the value of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
+    every = "The measured value is above the value of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ = 0.150 may not be credited to the training feedback at every site. This value is above the value of "
+        "Γ = 0.150 may not be credited to the training feedback at every site. The measured value is above the value of "
         "fresh draws at sites "
         "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this value) (Holm's procedure over the 5 sites "
         "tested in each seed, at 5 %"

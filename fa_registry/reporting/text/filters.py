@@ -251,7 +251,7 @@ def markdown_text(text: str) -> Markup:
 
 
 def verbatim(text: str) -> Markup:
-    """Return the author's Markdown without escaping. Do not use this filter in HTML templates."""
+    """Return the author's Markdown without escaping; do not use it in HTML templates."""
     return Markup(text)
 
 
