@@ -159,7 +159,7 @@ def output_conflicts(out: Path) -> list[str]:
     """
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
-    reasons = [f"{path} is a file, but a folder is needed" for path in folders if path.exists() and not path.is_dir()]
+    reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
     return reasons + [f"{path} is a folder, but a file with this name is needed" for path in pages if path.is_dir()]
 
 

@@ -71,7 +71,7 @@ def test_an_edition_that_cannot_be_read_again_leaves_all_out_and_says_so(rich):
     unknown = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, name="/gone/mine.toml"))
     other = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, digest="0" * 64))
     for report, words in (
-        (unknown, "cannot be read here"),
+        (unknown, "cannot be read by this installation"),
         (other, "is not the edition of this audit (sha256 000000000000…)"),
     ):
         page = page_analyses(report)

@@ -186,7 +186,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
     words = (
-        "Γ = 0.002 is too small to count as alignment: the smallest value that counts is 0.050. This value "
+        "Γ = 0.002 is too small to count as alignment: the smallest value that counts is 0.050. The measured value "
         "is above the value of fresh draws"
     )
     yield row("too small", words, small, own)

@@ -89,7 +89,7 @@ def test_one_subject_is_compared_by_different_figures():
 
 def test_what_only_one_edition_judges_or_gates_is_said():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
-    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge it."
+    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge this subject."
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
     assert "HIGH, warns, but does not count for the verdict" in told([reported], [stability])["stability"][0]
 

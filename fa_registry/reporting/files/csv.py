@@ -289,7 +289,7 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     )
     yield column(
         "first_fire",
-        "the epoch at which it first fires; empty if it never does or is not evaluated by epoch",
+        "the epoch at which the rule first fires; empty if it never fires or is not evaluated by epoch",
         WHOLE,
         _first_fire,
     )
