@@ -1,6 +1,6 @@
-"""Claims that the findings support or do not support, as sentences.
+"""Claims about a method: sentences that may or may not be claimed after an audit.
 
-A finding is identified by its metric and its state, because an edition may give its rules any name.
+This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
 
 from __future__ import annotations
@@ -56,20 +56,21 @@ from fa_registry.reporting.report_values import last_site, scalar_metric, site_r
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
-NO_EVIDENCE = "Its metrics do not match the files recorded with the run: nothing may be claimed about it"
+NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states this about itself: it finds failures, it does not prove their absence.
-CAVEAT = "the rules detect known defects of a comparison in this setting only; other defects are not detected"
+CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
 
 
 def claims(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True, exact: bool = False
 ) -> tuple[Claim, ...]:
-    """Return the claims that the runs of one method in one setting support; none for a control.
+    """Return the claims about the runs of one method in one setting.
 
     Args:
-        excluded: The method's runs that were not judged.
-        alone: Whether the report has no other runs of the method, so that one run means one seed.
-        exact: Whether the method's credit is the gradient at every site by construction.
+        runs: The judged runs. Controls are ignored, so the result is empty for a control.
+        excluded: The runs of the method that were not judged.
+        alone: Whether the report has no other runs of the method. If there are none, one run means one seed.
+        exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
@@ -104,43 +105,48 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
     if alone and len(runs) == 1:
-        text = "One seed: there is no interval, and this form does not allow a ranking against another method"
+        text = "There is only one seed, so there is no interval, and this form does not allow a ranking against another method"
         yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that every seed passes, with the margin, so that there is one answer about depth."""
+    """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
-        text = "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach"
-        text = f"{text}: its accuracy may not be reported as that of trained depth"
+        text = "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random blocks reach"
+        text = f"{text}. The accuracy may not be reported as the accuracy of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
     key, what = _trained_blocks(runs)
     yield claim(
         key,
-        f"It passes: its accuracy may be reported as that of {what}{cleared_text(runs)}{sampled(runs)}. Passing does not "
-        f"certify the method: {CAVEAT}",
+        f"The method passes: its accuracy may be reported as the accuracy of {what}{cleared_text(runs)}{sampled(runs)}. Passing "
+        f"does not certify the method: {CAVEAT}",
         runs,
         runs,
     )
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the claim's key and a text about the trained part, by the share of blocks that moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
     if any(moved is None for moved, _ in counts):
-        return "trained depth", "trained depth; how many of its blocks moved is not known"
+        return "trained depth", "trained depth; the number of blocks that moved is not known"
     moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
     if moved >= blocks:
         return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
-    return "trained part", f"a network of which {moved:.0f} of {blocks} blocks moved, and not as that of trained depth"
+    return (
+        "trained part",
+        f"a network in which {moved:.0f} of {blocks} blocks moved, and not as the accuracy of trained depth",
+    )
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return the run of an exact method without Γ, which is 1 up to rounding at any accuracy."""
+    """Return a copy of the run without its headline Γ.
+
+    The Γ of an exact method is always 1, up to rounding.
+    """
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -150,31 +156,34 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield what the audit found about the code of the runs; a method that conforms yields no claim."""
+    """Yield claims from the audit's checks of code, network, data and files."""
     reported = {
-        (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
+        (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "Whether the method's code is what its card says was not measured by this audit",
+            "This audit did not measure whether the code of the method agrees with its card",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
-            "The accuracy may not be claimed for another rule than backpropagation",
+            "The accuracy may be claimed only for backpropagation, and not for another credit rule",
         ),
-        (NETWORK, "warn"): ("answers looked up", "The accuracy may not be claimed of a network that classifies images"),
+        (NETWORK, "warn"): (
+            "answers looked up",
+            "The accuracy may not be claimed for a network that classifies images",
+        ),
         (DATA, "warn"): ("test in train", "The accuracy may not be claimed for images that were not used in training"),
         (SEAL, "warn"): (
             "not sealed",
-            "The run could not be checked, from its files, to be the result of its seed and its method",
+            "The audit could not check from the files that the run is the result of its seed and its method",
         ),
         (ADOPTED, "warn"): (
             "adopted",
-            "Neither trained depth nor what its training feedback did may be claimed of these weights",
+            "No claim about trained depth or about the effect of the training feedback is allowed for these weights",
         ),
         (DUPLICATE, "warn"): ("superseded", "These metrics do not count for the method"),
         (CODE, "not_applicable"): (
             "other code",
-            "Nothing may be claimed of these metrics, because they could not be recomputed",
+            "No claim about these metrics is allowed, because these metrics could not be recomputed",
         ),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
@@ -194,12 +203,12 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if diverged:
         yield claim(
             "diverged",
-            "Training diverged: its metrics describe a broken run and support no claim about the method",
+            "Training diverged. The metrics describe a broken run, so they support no claim about the method",
             runs,
             diverged,
         )
     if failed:
-        yield claim("failed", "The run broke off: nothing may be claimed about it", runs, failed)
+        yield claim("failed", "The run broke off, so no claim about this run is allowed", runs, failed)
     if incomplete:
         missing = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
         yield claim(
@@ -215,7 +224,6 @@ def _missing(run: RunAudit) -> Iterator[Finding]:
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the waived findings: they remain valid, but the verdict does not count them."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
@@ -224,21 +232,24 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 detail = finding.detail + author_stated_runs([run], (finding.quantity,))
                 waived.setdefault((seen, detail), []).append(run)
     for (seen, detail), touched in waived.items():
-        yield claim("waived", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)
+        yield claim(
+            "waived",
+            f"{seen} is waived: it does not count in the verdict, but it remains valid: {detail}",
+            runs,
+            touched,
+        )
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """Return the claim about runs that were selected but not judged: nothing is known about them."""
+    """Return the claim about the selected runs that were not judged."""
     seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
     unknown = len(excluded) - len(seeds)
-    named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
+    named = ", ".join([*seeds, *([f"{unknown} without a known seed"] if unknown else [])])
     one = len(excluded) == 1
-    count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
-    text = f"{count} not judged ({named}): nothing may be claimed about {them}"
+    count, them = ("One selected run was", "this run") if one else (f"{len(excluded)} selected runs were", "these runs")
+    text = f"{count} not judged ({named}). No claim is allowed about {them}"
     ids = tuple(one.run_id for one in excluded if one.run_id)
-    return Claim(
-        KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
-    )
+    return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
 
 
 # Claims from states that no other claim covers: every finding becomes a sentence, under any state name of an edition.
@@ -258,7 +269,10 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim, about all its runs, for every rule and state that no other claim covers."""
+    """Yield claims for the rules and states that no other claim covers.
+
+    Each claim is about all runs for which the rule found this state.
+    """
     alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
@@ -282,10 +296,10 @@ def _reported_elsewhere(finding: Finding) -> bool:
 
 
 def _means(say: Callable, finding: Finding) -> bool:
-    """Return whether the sentence fits the finding.
+    """Return whether the sentence that `say` writes is true for the finding.
 
-    An edition may call a value on the other side of its limit OK. Its limit may also be one of the gain, which does not show how
-    far the gradient is from its floor.
+    An edition may use the state OK for values on the other side of a limit. A limit may also be a limit of the gain, and the gain
+    does not show how far the gradient is above its floor.
     """
     if say is _has_reference and finding.quantity not in GRADIENTS:
         return False
@@ -296,21 +310,20 @@ def _means(say: Callable, finding: Finding) -> bool:
 
 
 def _compares(run: RunAudit) -> bool:
-    """Return whether there is a Γ, and the stream of its reference gradient has not exploded."""
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim that the stream keeps its scale.
+    """Return (key, text) of the claim that the stream keeps its scale.
 
-    Without a limit of the growth since initialisation, it does not claim that norms and gradients may be compared.
+    The text states that norms and gradients may be compared only if the edition limits the growth since initialisation.
     """
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
     since = [one.threshold for one in findings[0].further if one.quantity in SINCE]
     if since:
-        text = f"The stream keeps its scale from block to block{within} and since initialisation within {compact(since[0])}"
-        return "keeps scale", f"{text}, so that norms and gradients of the blocks may be compared{scale_text(runs)}"
+        text = f"The stream keeps its scale from block to block{within} and, since initialisation, within {compact(since[0])}"
+        return "keeps scale", f"{text}, so norms and gradients of the blocks may be compared{scale_text(runs)}"
     text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
     return "keeps scale", f"{text}{scale_text(runs)}"
 
@@ -323,24 +336,22 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     factor = f", {_range(times)} times its floor" if times else ""
     share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
-        scale = f", so that {GAMMA} compares with something of scale" if _compares(runs[0]) else ""
+        scale = f", so {GAMMA} compares the credit with a gradient of meaningful size" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
-    read = f"; {GAMMA} is then a comparison with a gradient that has nearly vanished" if _compares(runs[0]) else ""
+    read = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
     return "reference near its floor", (
-        f"The reference gradient is only just above its floor{size}{factor}{share}"
+        f"The reference gradient is only slightly above its floor{size}{factor}{share}"
         f"{_missing_gain(runs[0], findings[0])}{read}"
     )
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """Return a text that the gain is below the healthy limit of the edition; empty if it is not."""
     if _has_gain(run, finding):
         return ""
-    return f" (healthy: at least {compact(_gain_limit(finding))} of the output error at the last site)"
+    return f" (a healthy value is at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Return whether the gradient is far above its floor and the gain reaches its limit, if any."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 
@@ -356,7 +367,7 @@ def _gain_limit(finding: Finding) -> float | None:
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """Return the gradient norm divided by its floor; None for rules of other metrics or without values."""
+    """Return the gradient norm divided by its floor, or None if it is not known."""
     known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
     return finding.observed.value / finding.threshold if known else None
 
@@ -369,21 +380,28 @@ def _range(values: Sequence[float]) -> str:
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     finding = findings[0]
     asked = finding.threshold is not None and finding.threshold > 0
-    what = "beat frozen random ones by what" if asked else "are not worse than frozen random ones by more than"
+    what = (
+        "beat frozen random blocks by the margin that"
+        if asked
+        else "are not worse than frozen random blocks by more than"
+    )
     return "passes alone", (
-        f"The trained blocks {what} {finding.rule} {'requires' if asked else 'allows'}, each seed judged by itself: this rule "
+        f"The trained blocks {what} {finding.rule} {'requires' if asked else 'allows'}. This rule judges each seed separately, "
         "uses no interval and supports no claim over seeds"
     )
 
 
 def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
-    seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
+    seen = f"disjoint batches have the same direction at the middle site{f', mean cosine {value}' if value else ''}"
     if not any(has_gamma(run) for run in runs):
-        return "stability high", f"The gradients may not be read as specific to each batch: those of {seen}"
+        return (
+            "stability high",
+            f"The gradients are not evidence that is specific to each batch, because gradients of {seen}",
+        )
     return "stability high", (
-        f"{GAMMA} may not be read as specific to each batch: gradients of {seen}, and credit may align with that shared "
-        "direction alone"
+        f"{GAMMA} may not be interpreted as specific to each batch, because gradients of {seen}. The credit may be aligned "
+        "only with this shared direction"
     )
 
 
@@ -394,13 +412,16 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gamma = f" that {GAMMA} compares with" if any(has_gamma(run) for run in runs) else ""
     elsewhere = _sites_above(runs, limit)
     return "stability low", (
-        f"At the middle site, where this is judged, the gradients{gamma} do not share one direction over the batches{seen}"
+        f"At the middle site, which the rule judges, the gradients{gamma} do not share one direction over the batches{seen}"
         + (f"; the mean cosine is above the limit of {compact(limit)} at {elsewhere}" if elsewhere else "")
     )
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites with a shared direction: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
+    """Return the sites whose stability is above the limit.
+
+    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
+    """
     found: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")
@@ -410,13 +431,16 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim about a state in the terms of its edition."""
+    """Return (key, text) of a claim that repeats the sentence of the finding."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return "other warns", f"Nothing may be built on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
+        return (
+            "other warns",
+            f"No conclusion may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
+        )
     return (
         "other fails",
         f"No claim may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
@@ -424,7 +448,7 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims that one end of the network carries the mean Γ, in addition to whether Γ is specific."""
+    """Yield the claims that the first or the last site dominates the mean Γ."""
     statement: dict[str, list[RunAudit]] = {}
     for run in runs:
         for one in run.findings:

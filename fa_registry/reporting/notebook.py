@@ -1,6 +1,7 @@
-"""HTML of audits, verdicts, runs and comparisons for notebooks, without scripts.
+"""HTML of audits, verdicts, runs and comparisons for notebooks.
 
-Colours and fonts are inherited, so that they follow the notebook's light or dark theme. All text from a run is escaped.
+The HTML has no scripts. The HTML inherits colours and fonts from the light or dark theme of the notebook. All texts of a run
+are escaped.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def verdict_html(verdict: Verdict) -> str:
 
 
 def run_html(record: RunRecord) -> str:
-    """Return the run's name, status, integrity and headline metrics at its end."""
+    """Return a table with name, status, integrity and headline metrics of a run."""
     return _page(_of_run(record))
 
 
 def judged_html(run: RunAudit) -> str:
-    """Return the run, its verdict and every finding as text."""
+    """Return a run with its verdict and a table of all findings."""
     rows = [
         [
             escape(escape_control(finding.rule)),
@@ -52,7 +53,7 @@ def judged_html(run: RunAudit) -> str:
 
 
 def report_html(report: AuditReport) -> str:
-    """Return title, edition, number of runs per verdict, and the audit's table."""
+    """Return title, edition, number of runs per verdict, and the table of an audit."""
     known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, known=known)
     rows = [
@@ -77,7 +78,7 @@ def report_html(report: AuditReport) -> str:
 
 
 def comparison_html(context: CompareContext) -> str:
-    """Return the compared columns: verdicts, and every metric over seeds."""
+    """Return a table of the compared columns with verdicts and metrics over seeds."""
     parts = [_side_by_side(part) for part, _ in context.parts]
     return _page(Markup("<p><b>{}</b></p>").format(escape_control(context.title)), *parts)
 
@@ -116,7 +117,6 @@ def _chip(verdict: Verdict) -> Markup:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
-    """Return a table; cells without a <td> get one."""
     head = Markup("<tr>{}</tr>").format(Markup("").join(Markup("<th>{}</th>").format(name) for name in heads))
     cells = (
         Markup("").join(cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell) for cell in row)

@@ -105,9 +105,9 @@ def norm_eps(credit_scale: str, count: int) -> float:
     """Return the recipe's ε in units of the summed loss.
 
     A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
-    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md). tests/methods/test_published.py trains fa
-    and dfa next to the published loop: the results are equal with the scale of the cards and differ with the other scale. The
-    result is a Python number that depends only on the batch size, so a captured step can contain it.
+    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md). tests/methods/test_published.py
+    trains fa and dfa next to the published loop: the results are equal with the scale of the cards and differ with the other scale.
+    The result is a Python number that depends only on the batch size, so a captured step can contain it.
 
     Args:
         credit_scale: MethodCard.credit_scale.

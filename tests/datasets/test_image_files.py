@@ -349,7 +349,9 @@ def test_a_changed_pixel_is_seen(tmp_path, raw):
     altered = raw.train_images.clone()
     altered[0, 0, 0, 0] += 1
     rewritten(path, train_images=altered)
-    with pytest.raises(IntegrityError, match=f"{path}: expected tensors .*, found {raw.digest}; delete this cache file"):
+    with pytest.raises(
+        IntegrityError, match=f"{path}: expected tensors .*, found {raw.digest}; delete this cache file"
+    ):
         read_cache(path, CARD)
 
 

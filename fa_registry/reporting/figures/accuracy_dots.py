@@ -1,6 +1,6 @@
 """Figure of the accuracy of every seed and method.
 
-It shows the band of the frozen controls and the line that a method has to pass.
+The figure also shows the accuracy range of the frozen controls and the accuracy that a method must exceed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "ru
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
-    Column `chance` is the accuracy of guessing, NaN if unknown. Column `line` is the frozen controls' mean plus the
-    margin (pp) that a rule requires, NaN without such a rule.
+    Column `chance` is the accuracy of guessing, or NaN if it is unknown. Column `line` is the mean accuracy of the frozen controls
+    plus the margin that a rule requires, or NaN if no rule requires a margin. Column `margin` is in percentage points.
     """
     rule, margin, line = _line(groups)
     rows = [
@@ -62,7 +62,7 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
-    """Return (rule, margin in percentage points, required accuracy) of the first finding on the margin."""
+    """Return (rule, margin in percentage points, required accuracy) of a margin rule."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
         quantity_of("accuracy"),
@@ -74,12 +74,14 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
 
 
 def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
-    """Return the figure of one setting; None if no run has an accuracy."""
+    """Return the accuracy figure of one setting, or None if no run has an accuracy."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    caption = "One dot per seed and a bar at their mean, over the whole test set."
-    caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    caption = "Each dot is the accuracy of one seed on the whole test set; a bar shows the mean."
+    caption += (
+        " The grey band is the accuracy range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    )
     text = _line_in_text(frame)
     caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
@@ -129,12 +131,12 @@ def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
 
 def _number(cell: pd.Series | None) -> Number:
     if cell is None:
-        return Number(Reading(None, "this seed was not run"), "pct", ())
+        return Number(Reading(None, "there is no run with this seed"), "pct", ())
     return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """Draw these numbers."""
+    """Draw the accuracy figure from the rows of `accuracy_numbers`."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
@@ -166,7 +168,6 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:
-    """Draw the frozen band, the chance line and the labelled limit."""
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)

@@ -1,4 +1,4 @@
-"""Γ of every site against its null: the Γ that fresh feedback of the same kind would have reached."""
+"""Figure of Γ at every site with its null, the Γ of fresh draws of the feedback."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
 
 
 def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return one row per run and site, for methods that have a null.
+    """Return one row per run and site, for the methods that have a null.
 
-    `low` and `high` are the null's mean ± DEVIATIONS standard deviations of its draws.
+    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
 
     Args:
         groups: The groups of one setting.
-        cards: The report's cards; they list the sites where the credit is exact by construction.
+        cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
     """
     rows = [
         row
@@ -73,17 +73,17 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
 
 
 def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
-    """Return the figure of one setting; None if no method has a null."""
+    """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "One panel per method, one dot per seed, a line at their mean. The grey band is the null: mean ± "
+        "Each panel is one method, and each dot is one seed; the line is the mean over seeds. The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
-        "Γ inside it is no evidence of alignment."
+        "Γ inside the band is no evidence of alignment."
     )
-    caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    caption += " A hollow dot is exact by construction, so it is no evidence either." if numbers["exact"].any() else ""
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
@@ -101,7 +101,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
 
 
 def _reason_of_first(record: RunRecord) -> str:
-    """Return why Γ of site 0 has no value; "" if it has one."""
+    """Return the reason why Γ of site 0 has no value, or ""."""
     return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
@@ -124,7 +124,7 @@ def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return by site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
+    """Return, for each site, mean Γ, band of the null, and whether Γ is exact."""
     sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
     means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
     sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
@@ -141,7 +141,7 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 
 
 def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """Draw these numbers."""
+    """Draw the figure from the rows of `gamma_numbers`."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     shown = numbers[numbers["method"].isin(methods)]
@@ -163,7 +163,6 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
 
 
 def _key(sheet: DrawingSurface) -> None:
-    """Draw the legend in one line above all panels."""
     at = 0.11
     sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
     sheet.text(LEFT + 0.15, at, "one seed")

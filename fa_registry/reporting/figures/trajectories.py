@@ -1,4 +1,4 @@
-"""Trajectory figures as reproducible PNG bytes, and the numbers behind them."""
+"""Figures of metrics by epoch as reproducible PNG bytes, and their numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,16 @@ MOST = 308  # decades in the range of a double
 def trajectory_png(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
 ) -> RenderedFigure:
-    """Draw one panel of one setting, inside `styled`. shades: see `colours`. Numbers: see `curves`."""
+    """Draw one metric by epoch for the runs of one setting.
+
+    Call this function inside the context `styled`. `curves` returns the numbers of this figure.
+
+    Args:
+        panel: The metric.
+        groups: The groups of one setting.
+        shades: Result of `style.colours`.
+        dpi: Dots per inch.
+    """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups) if panel.quantity == "accuracy" else None
@@ -74,7 +83,7 @@ def trajectory_png(
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
-    """Draw a thin line per run of one method; a cross marks the last finite value of a run that breaks."""
+    """Draw a thin line per run; a cross marks the epoch before a non-finite value."""
     places = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
     lines = LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
     axes.add_collection(lines, autolim=False)
@@ -85,7 +94,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-    """Set limits and ticks of both axes. On a logarithmic axis, curves are drawn as decimal logarithms."""
+    """Set limits and ticks of both axes; a logarithmic axis has decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     places = whole_ticks(last, 8)
@@ -104,7 +113,6 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
 
 
 def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw the legend above the axes and enlarge the figure, so that the axes keep their height."""
     figure = axes.figure
     rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
     legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
@@ -129,7 +137,6 @@ def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
 def _handles(
     looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
-    """Return the legend entries: methods, the limit, the frozen band."""
     names = map(escape_control, short_names(list(looks), LEGEND_LETTERS))
     made = [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
@@ -143,7 +150,10 @@ def _handles(
 
 
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
-    """Return ticks: per cent in round steps; or at most seven powers of ten, with 1, 2 and 5 if few."""
+    """Return (position, label) of each tick of the y axis.
+
+    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten, with 1, 2 and 5 if it is short.
+    """
     if not panel.log:
         return [(place, f"{100 * place:.4g}%") for place in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
@@ -166,13 +176,16 @@ SHOWN_EPOCHS = 6  # epochs in a page's table; audit.json has all
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure.
+    """One figure of a metric.
 
     Attributes:
-        `quantity`: The trajectory's key.
+        `quantity`: Key of the metric's trajectory in the record of a run.
+        title: Title of the figure.
         axis: Description of the metric.
-        label: The same for matplotlib's formula parser.
-        judged: (key, factor) of each metric whose rule has its limit drawn here; the factor converts the limit.
+        label: Axis label, which may contain formulas of matplotlib's parser.
+        kind: Number format, a key of filters.KINDS.
+        log: Whether the axis is logarithmic.
+        judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
     """
 
     quantity: str
@@ -234,9 +247,9 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """Return the panels that these runs have numbers for.
+    """Return the figures for which these runs have recorded numbers.
 
-    The reference gradient is ‖g_L‖ of the mean cross entropy, or of one sample if the former was not recorded.
+    The reference gradient is ‖g_L‖ of the mean cross entropy. If this norm was not recorded, it is ‖g_L‖ of one sample.
     """
     known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
     shown = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in known}
@@ -244,7 +257,10 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return (method, values by epoch, NaN where missing) of every run, in the unit of the panel's axis."""
+    """Return (method, values by epoch) of every run, in the unit of the panel's axis.
+
+    A missing value is NaN.
+    """
     return [
         (group_label(group), _numbers(row))
         for group in groups
@@ -254,18 +270,25 @@ def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]
 
 
 def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
-    """Return positions on the panel's axis: values or their decimal logarithms, NaN if not positive."""
+    """Return the positions of the values on the panel's axis.
+
+    On a logarithmic axis, a position is the decimal logarithm, or NaN if the value is not positive.
+    """
     numbers = np.asarray(values, dtype=float)
     return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
 
 
 def _numbers(row: Series) -> np.ndarray:
-    """Return a Series as numbers, NaN for reasons. One Reading object per value would be slow."""
+    """Return the values of a series; a missing value is NaN."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 
 def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
-    """Return the smallest and largest final test accuracy of the frozen controls."""
+    """Return the smallest and the largest final test accuracy of the frozen controls.
+
+    Returns:
+        None if no frozen control has an accuracy.
+    """
     known = [
         reading.value
         for group in groups
@@ -278,9 +301,9 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold) of the first finding about this metric that has a threshold.
+    """Return (rule, threshold) of the first finding with a threshold for this metric.
 
-    If there is none, use a rule of scale that also judges the metric.
+    If there is no such finding, return a scale rule that judges this metric in addition to another metric.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
@@ -296,13 +319,19 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold on the panel's axis) of the rule that judges the panel's metric."""
+    """Return (rule, threshold) of the rule that judges the panel's metric.
+
+    The threshold is in the unit of the panel's axis.
+    """
     found = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
     return next(((one[0], one[1] * factor) for one, factor in found if one), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
-    """Return at most SHOWN_EPOCHS evenly spread epochs of 0..last, including both ends."""
+    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`.
+
+    Both 0 and `last` are included.
+    """
     steps = min(last, SHOWN_EPOCHS - 1)
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 

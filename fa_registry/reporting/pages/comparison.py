@@ -1,4 +1,4 @@
-"""The comparison page: judged runs, with the columns of each setting side by side."""
+"""The comparison page: judged methods or runs as columns, one table per setting."""
 
 from __future__ import annotations
 
@@ -59,14 +59,18 @@ from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
 ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its settings
-NOT_COMPARABLE = "These settings are not comparable (no paired difference): they differ in {fields}."
+NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
 
 
 def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
-    """Return the comparison of the chosen columns, in the requested order.
+    """Return the comparison of the chosen columns, in the given order.
 
-    The columns of each setting that all methods (or runs) share form one part. Without such a setting, all columns
-    form one part.
+    Every setting in which all methods (or runs) have a column is one part of the comparison. If there is no such setting, all
+    columns are in one part.
+
+    Args:
+        report: The report.
+        chosen: The columns.
     """
     parts, left_out = settings_shared(chosen)
     frozen = Frozen.of(report)
@@ -91,9 +95,9 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
 
 
 def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns by setting, and remarks on those left out.
+    """Return the columns of each shared setting, and remarks on omitted columns.
 
-    If no setting has all methods, all columns form one part.
+    A setting is shared if all methods have a column in this setting. If there is no shared setting, all columns are in one part.
     """
     wanted = set(map(group_label, chosen))
     by_setting: dict[str, list[Group]] = {}
@@ -104,7 +108,8 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
         return [list(chosen)], []
     lacking = [members for name, members in by_setting.items() if name not in whole]
     left_out = [
-        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, but the others did not: left out."
+        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}. This setting is "
+        "left out, because the others did not run in it."
         for members in lacking
     ]
     return [members for name, members in by_setting.items() if name in whole], left_out
@@ -145,7 +150,7 @@ def _quantities(
 
 
 def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Iterator[ComparedQuantity]:
-    """Compare the remaining scalar metrics of a run: those in no column here, and those in no table."""
+    """Yield the scalar metrics that are in no other table of the page."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
     there = {*(column.name for column in quantities), *AGGREGATES}
     for quantity in run_metrics(measured, known):
@@ -174,7 +179,7 @@ def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
 
 
 def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the differences of the first column minus each other column."""
+    """Yield the differences between the first column and each other column."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
             yield from paired_rows(columns[0], other, frozen)
@@ -183,11 +188,10 @@ def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
 def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
     for other in columns[1:]:
         if not seeds_of(columns[0]) & seeds_of(other):
-            yield f"{group_label(columns[0])} and {group_label(other)} share no seed: there is no paired difference."
+            yield f"{group_label(columns[0])} and {group_label(other)} share no seed, so there is no paired difference."
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
-    """Draw the trajectories and the figure by site, with frozen controls of the same settings behind them."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     shown = [
         column
@@ -220,8 +224,8 @@ class Contender:
     """A column: all seeds of a method in a setting, or one run.
 
     Attributes:
-        seeds: (seed, run id, the run's verdict).
-        proof: What the replays prove of its training.
+        seeds: (seed, run id, verdict of the run).
+        proof: What the replays prove about the training of these runs.
     """
 
     label: str
@@ -233,7 +237,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class ComparedQuantity:
-    """One metric, with one estimate per column. label: its name where its description is not shown."""
+    """One metric, with one estimate per column.
+
+    Attributes:
+        words: Description of the metric.
+        label: Name of the metric for places without the description.
+    """
 
     name: str
     symbol: str
@@ -244,11 +253,12 @@ class ComparedQuantity:
 
 @dataclass(frozen=True)
 class ComparedRule:
-    """One rule's judgements of all columns; seeds that it judges alike are grouped.
+    """The judgements of one rule on all columns.
 
     Attributes:
-        required: The requirements as text; more than one if the limits differ between columns.
-        first_fires: As text, one per column.
+        required: The requirement as text; several texts if the limits differ between columns.
+        columns: For each column, one row per group of seeds with the same judgement.
+        first_fires: The epochs of first fire as text, one text per column.
     """
 
     rule: str
@@ -264,7 +274,8 @@ class ComparedSites:
 
     Attributes:
         rows: (site, one estimate per column).
-        exact: Per column, the sites whose credit is exact by construction (Γ = 1 is uninformative); only for Γ.
+        exact: For each column, the sites whose credit is exact by construction. At these sites, Γ = 1 is uninformative. Empty
+            for other metrics.
     """
 
     name: str
@@ -276,7 +287,12 @@ class ComparedSites:
 
 @dataclass(frozen=True)
 class ComparedField:
-    """A field of the specification in which the columns differ; one value per column, as text."""
+    """A field of the specification whose values differ between columns.
+
+    Attributes:
+        field: Name of the field.
+        values: One value per column, as text.
+    """
 
     field: str
     values: tuple[str, ...]
@@ -284,13 +300,14 @@ class ComparedField:
 
 @dataclass(frozen=True)
 class PairedRow:
-    """The difference first − second over the shared seeds.
+    """The difference of a metric between two columns, over their shared seeds.
 
     Attributes:
-        unit: Of the difference; decades for a difference of logarithms.
-        low: Lower end of the 95 % interval; N/A with the reason if there is no interval.
-        high: Upper end of the 95 % interval, likewise.
-        answer: higher, lower, undecided (0 is inside) or provisional (no interval).
+        unit: Unit of the difference; `decades` for a difference of decimal logarithms.
+        difference: Mean of first − second.
+        low: Lower end of the 95 % interval, or the reason why there is no interval.
+        high: Upper end of the 95 % interval, or the reason why there is no interval.
+        answer: `higher`, `lower`, `undecided` (the interval contains 0) or `provisional` (no interval).
     """
 
     first: str
@@ -307,7 +324,11 @@ class PairedRow:
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """One part of the comparison. why_not: the reason if its columns are of non-comparable settings."""
+    """One part of the comparison page.
+
+    Attributes:
+        why_not: The reason why the settings of the columns are not comparable, or an empty string.
+    """
 
     setting: str
     comparable: bool
@@ -323,22 +344,24 @@ class SettingComparison:
 
 @dataclass(frozen=True)
 class CompareContext:
-    """compare.html.j2: methods or runs side by side."""
+    """compare.html.j2: methods or runs as columns of a comparison."""
 
-    title: str = documented("what is compared with what", "text")
+    title: str = documented("the labels of the compared methods or runs", "text")
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
+        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
     )
-    integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
-    means: str = documented("which mean over seeds each metric has", "text")
+    integrity: tuple[Count, ...] = documented(
+        "number of runs by integrity state; trusted: logged, but not recomputed", "runs"
+    )
+    means: str = documented("kind of mean over seeds of each metric", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
         "the comparison, one part per setting, with its figures", "see each part"
     )
     excluded: Truncated[Exclusion] = documented(
-        "runs that belong to the comparison but cannot be judged, and why", "runs"
+        "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
     )
     remarks: tuple[str, ...] = documented("columns left out, and the audit's other remarks", "text")
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
@@ -352,7 +375,10 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 
 def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
-    """Return every field whose values differ between columns; the seeds of a column count as one list."""
+    """Return every field of the specification whose values differ between columns.
+
+    The seeds of a column count as one value.
+    """
     flat = [dict(_flat(_fields(column))) for column in columns]
     named = dict.fromkeys(name for fields in flat for name in fields)
     made = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in named)
@@ -360,7 +386,7 @@ def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
 
 
 def of_setting(field: ComparedField) -> bool:
-    """Return whether a difference in this field makes runs not comparable."""
+    """Return whether runs that differ in this field cannot be compared."""
     return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
 
 
@@ -370,7 +396,7 @@ def _fields(column: Group) -> dict[str, Any]:
 
 
 def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted name, value as text) of every leaf field."""
+    """Yield (dotted name, value as text) of every field without subfields."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -387,11 +413,13 @@ SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "c
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
-    """Return Γ, ‖h‖, ‖g‖ and metrics in no other table by site, as means over the seeds of each column.
+    """Return the metrics by site, as means over the seeds of each column.
+
+    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
 
     Args:
         groups: The columns.
-        cards: Plug-in cards; they describe the metrics and the sites where credit is exact.
+        cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
     """
     known = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
@@ -409,7 +437,6 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the sites of a column at which Γ is 1 by construction."""
     card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
     return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
@@ -431,7 +458,10 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """Return the numbers of the figure by site: means over seeds, intervals; per panel, column and site."""
+    """Return the numbers of the figure by site as a data frame.
+
+    There is one row per panel, column and site, with the mean over seeds and its interval.
+    """
     rows = [
         (panel, group_label(group), group.setting, site, *_ends(name, site, group))
         for panel, name in PANELS.items()
@@ -447,7 +477,11 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
-    """Return (data URI, alt text) of ‖g_l‖ and Γ_l by site; empty if no column has a number."""
+    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
+
+    Returns:
+        An empty tuple if no column has a number.
+    """
     frame = layer_numbers(groups)
     if frame["value"].isna().all():
         return ()
@@ -464,7 +498,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield first − second for every metric of PAIRED that both columns have measured."""
+    """Yield first − second for every metric of PAIRED that both columns measured."""
     for quantity in map(quantity_of, PAIRED):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
@@ -478,7 +512,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return (seed, run id) → the reading as it is subtracted."""
+    """Return (seed, run id) → reading in the unit in which it is subtracted."""
     found = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
@@ -486,16 +520,19 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Return fractions in percentage points, and the logarithm of metrics on a ratio scale."""
+    """Convert fractions to percentage points, and ratio-scale metrics to logarithms."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: no logarithm")
+    return (
+        Reading(math.log10(reading.value))
+        if reading.value > 0
+        else Reading(None, "the value is not positive, so it has no logarithm")
+    )
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
-    """Return unit and kind of a difference of values of `_subtracted`."""
     if quantity.mean == GEOMETRIC:
         return "decades", "num"
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)
@@ -511,11 +548,13 @@ def _row(
     known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
     shared = known[0].keys() & known[1].keys()
     if not shared:
-        return _without(quantity, first, second, "no seed has a value on both sides")
+        return _without(quantity, first, second, "no seed has a value in both columns")
     found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
-    remarks += [f"without seed {', '.join(map(str, missing))}: no value on both sides"] if missing else []
+    remarks += (
+        [f"without seed {', '.join(map(str, missing))}, which has no value in one of the columns"] if missing else []
+    )
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
     unit, kind = _difference(quantity)
     return PairedRow(
@@ -540,7 +579,11 @@ def _without(quantity: Metric, first: Group, second: Group, reason: str) -> Pair
 
 
 def _end(found: PairedDifference, end: str) -> Reading:
-    return Reading(getattr(found.interval, end)) if found.interval else Reading(None, "one shared seed: no interval")
+    return (
+        Reading(getattr(found.interval, end))
+        if found.interval
+        else Reading(None, "only one shared seed, so there is no interval")
+    )
 
 
 def _answer(found: PairedDifference) -> str:

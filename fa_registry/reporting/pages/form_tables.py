@@ -1,4 +1,4 @@
-"""The form's tables of diagnostics, by seed and site, with findings and the reasons for N/A."""
+"""Tables of a form: metrics by seed and site, with findings and reasons for N/A."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ from fa_registry.reporting.view_models import (
     Table,
 )
 
-PER_RUN = "One number a run"
+PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
-    """Return the tables that have rows: scale and reference, credit and null, perturbation, other metrics."""
+    """Return the tables of metrics by site that have rows.
+
+    The tables are: scale and reference, credit and null, perturbation, other metrics.
+    """
     known = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
@@ -57,7 +60,10 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
-    """Return the table of metrics with one number per run: stability at the middle, weight drift, others."""
+    """Return the table of metrics with one number per run.
+
+    Examples are the stability at the middle site and the weight drift.
+    """
     known = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
@@ -74,7 +80,7 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = 
     Args:
         runs: One run per seed.
         exact: The sites where Γ is exact by construction.
-        counted: True for the table of the other sites, False for the table of the exact sites.
+        counted: True for the table of all other sites, False for the table of the exact sites.
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == counted]
@@ -85,17 +91,16 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = 
 
 
 def sites_of(runs: Sequence[RunAudit]) -> int:
-    """Return the number of sites that have a Γ, N/A included."""
+    """Return the number of sites for which the runs recorded Γ, including N/A."""
     return max((len(site_row(run.record, "gamma")) for run in runs), default=0)
 
 
 def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
-    """Return one column per run."""
     return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Return the epoch of first fire by seed, for every rule that fired in some seed."""
+    """Return the epoch of first fire of each seed, for every rule that fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -143,7 +148,7 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
-    """Return the number at a site, or N/A; old or interrupted runs have fewer sites or lack the metric."""
+    """Return the metric at a site, or N/A if the run did not measure it."""
     row = site_row(run.record, name)
     absent = "was not measured at this site" if row else "was not measured"
     reading = row[site] if site < len(row) else Reading(None, f"this metric {absent}")
@@ -151,7 +156,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about this metric at this site (None: of the whole run)."""
+    """Return the finding about this metric at this site; a site of None means the run."""
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
@@ -165,7 +170,7 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
 
 
 def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
-    """Yield the largest members of every metric family over the seeds, e.g. the most changed parameters."""
+    """Yield the metrics with the largest values of every metric family."""
     for family in (one.family for one in families(known)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -177,7 +182,6 @@ def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
-    """Return the cards of the diagnostics that measure one of these metrics, if the report has them."""
     cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
     return tuple(_card_line(card) for card in cards if _covers(card, names))
 
@@ -193,9 +197,9 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return the conventions these metrics were measured with, e.g. `stability_batches`.
+    """Return the recorded measuring conventions of these metrics as text.
 
-    They are read from the runs, because a card describes only what its diagnostic does today.
+    The conventions are read from the runs, because a card describes only the present diagnostic.
     """
     taken = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
@@ -210,7 +214,6 @@ def _belongs(convention: str, names: Sequence[str]) -> bool:
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    """Return the reasons of cells without a number, one line per metric and reason."""
     found: Iterator[str] = (
         f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
     )
@@ -218,7 +221,7 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ by every aggregation over sites and samples, and their spread."""
+    """Yield Γ for every aggregation over sites and samples, and their spread."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
@@ -233,13 +236,13 @@ DECLARED = {  # field of a method's card → the entry if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
-        "this method's credit may come to equal backpropagation's while its feedback learns",
+        "this method's credit may become equal to that of backpropagation while the feedback learns",
     ),
 }
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
-    """Return the entries of a form's first section, in order."""
+    """Return the entries of the first section of a form, in order."""
     records = [run.record for run in group.runs]
     first = records[0].spec
     method = card(report, "methods", first.method)
@@ -289,7 +292,13 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card of a plug-in in the report; empty if there is none."""
+    """Return the card of a plug-in, or an empty mapping if there is no card.
+
+    Args:
+        report: The report.
+        family: Plug-in kind, for example `methods`.
+        name: Name of the plug-in.
+    """
     return report.cards.get(f"{family}/{name}", {})
 
 
@@ -298,7 +307,10 @@ def entry(term: str, text: str) -> Entry:
 
 
 def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
-    """Return an entry with one value if all runs agree, otherwise with every distinct value and its runs."""
+    """Return an entry with the values of all runs.
+
+    The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
+    """
     found: dict[str, list[str]] = {}
     for record in records:
         found.setdefault(read(record), []).append(record.run_id)
@@ -308,7 +320,10 @@ def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], st
 
 
 def description(value: Any) -> str:
-    """Return a recorded value as text: mappings as `key value · key value`, counts with separators."""
+    """Return a recorded value as text.
+
+    A mapping is written as `key value · key value`. An integer has thousands separators.
+    """
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
@@ -333,7 +348,6 @@ def _feedback(record: RunRecord) -> str:
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
-    """Return the recipe as text. credit_scale: of the method's card; "" in reports of older releases."""
     recipe = spec.recipe
     scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
@@ -351,7 +365,6 @@ def _versions(record: RunRecord) -> str:
 
 
 def _commit(record: RunRecord) -> str:
-    """Return the commit and the state of its tree; `clean` only if git reported it."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         return description(commit)
@@ -359,7 +372,7 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return the code recorded with the run, by plug-in; empty for runs of older releases."""
+    """Return plug-in → its code as recorded with the run; empty for older releases."""
     code = record.provenance.get("code")
     return (
         {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
@@ -367,9 +380,9 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _code(record: RunRecord) -> str:
-    """Return the code that trained the run: versions of built-in plug-ins, package and source of others.
+    """Return a text about the code that trained the run.
 
-    Empty for older runs, and for adopted runs, whose training code is unknown.
+    The text is empty if the code is unknown, as for adopted runs and runs of older releases.
     """
     if record.spec.weights:
         return ""
@@ -388,7 +401,7 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 
 def _conformance(record: RunRecord) -> str:
-    """Return the conformance of a third-party method; this package's tests check built-in methods."""
+    """Return the result of the conformance suite for a third-party method, or ""."""
     found = record.conformance
     if found is None or found.state == "own":
         return ""
@@ -397,7 +410,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield the entry of the runs for which `read` returns a text, if there are any."""
+    """Yield an entry with the runs for which `read` returns a text, if there are any."""
     values = tuple(value for value in each(term, records, read).values if value.text)
     if values:
         yield Entry(term, values)
@@ -409,13 +422,12 @@ def _resumed(record: RunRecord) -> str:
 
 
 def _adopted(record: RunRecord) -> str:
-    """Return the origin of a run that was not trained here: its files and unverified statements."""
     origin = record.provenance.get("origin")
     return description(origin) if origin else ""
 
 
 def _eval_batch(record: RunRecord) -> str:
-    """Return number and index range of the test samples that were measured, never the whole list."""
+    """Return the number and the index range of the measured test samples as text."""
     indices = record.provenance.get("eval_indices")
     if not indices:
         return NOT_RECORDED

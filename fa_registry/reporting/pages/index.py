@@ -1,4 +1,4 @@
-"""The context of index.html.j2, from an audit report."""
+"""The template variables of index.html.j2 and audit_table.tex.j2."""
 
 from __future__ import annotations
 
@@ -67,18 +67,23 @@ NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
 def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
-    """Return the figures that fit on a page, given the page without them."""
+    """Return the figures that fit on a page.
+
+    Args:
+        page: Text of the page without figures.
+        sources: The report and its indexes.
+    """
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
     )
 
 
 def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """Return the whole audit, ready to print.
+    """Return the template variables of the page that shows the whole audit.
 
     Args:
         sources: The report and its indexes.
-        figures: The figures; see `embed_figures`, which needs the size of the page without them.
+        figures: The result of `embed_figures`.
     """
     report = sources.report
     columns = sources.columns
@@ -131,7 +136,10 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return every figure with its file, named after the title and, if there are several, the setting."""
+    """Return file → figure for every figure of the page.
+
+    A file has the name of the title of its figure. If there are several settings, the name also contains the setting.
+    """
     several = len(context.figures.shown) > 1
     found = [
         (one.title, part.setting, one.drawn) for part in context.figures.shown for one in (*part.pictures, *part.plates)
@@ -148,7 +156,7 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
-    """Return the findings that did not pass, most severe first, and the number of those that passed."""
+    """Return the findings that did not pass, and the number of findings that passed."""
     to_look_at, passed = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
@@ -160,13 +168,13 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs outside this audit, finished ones first, because they could have been judged."""
+    """Return the runs outside of this audit; finished runs are first."""
     found = report.choice.unaudited if report.choice else None
     return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
 
 
 def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
-    """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
+    """Return the runs whose setting differs by at most 1 % from a judged setting."""
     found = report.choice.beside if report.choice else None
     if found is None:
         return None
@@ -181,7 +189,6 @@ def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    """Yield the changed thresholds; those of further editions have the edition's name as prefix."""
     for place, edition in enumerate(editions):
         before = f"{edition.name} " if place else ""
         for name, value in sorted(edition.overrides.items()):
@@ -194,7 +201,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return every edition's verdict on every method, differing ones first; None if one edition judged."""
+    """Return the verdicts of all editions on every method, or None for one edition."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -204,12 +211,17 @@ def _comparison(sources: Sources) -> EditionComparison | None:
 def number_footnotes(
     settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Give every missing number of the audit table a footnote: one per reason, with all affected runs.
+    """Assign a footnote to every missing number of the audit table.
+
+    There is one footnote per reason, with all affected runs.
 
     Args:
         settings: The parts of the table.
-        columns: The table's columns.
-        details: Whether the page shows the numbers of each seed; otherwise the rows drop them.
+        columns: The columns of the table.
+        details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
+
+    Returns:
+        (the parts with footnote numbers, the footnotes).
     """
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
@@ -230,7 +242,6 @@ def _without_seeds_numbers(row: AuditRow) -> AuditRow:
 def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
-    """Return the row's estimates with footnotes; add new ones to `reasons` (reason → runs) and `marks`."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
         if row.control and name in COMPARED_WITH_CONTROL:
@@ -249,12 +260,11 @@ def _marked(
 
 
 def _spread(columns: Columns) -> str:
-    """Return the heads of the columns whose mean is shown with a deviation: `accuracy and Γ`."""
     return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
-    """Yield the audit table, one part per setting, before missing numbers have footnotes."""
+    """Yield the parts of the audit table without footnotes, one part per setting."""
     linked = zip(sources.groups, sources.links, strict=True)  # ordered by setting
     parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
     for number, (_, part) in enumerate(parts, 1):
@@ -290,7 +300,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> Headline:
-    """Return the verdicts of all methods in one sentence, and the gating rules that fire, by frequency."""
+    """Return a summary of the verdicts and the gating rules that fire most often."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -314,7 +324,7 @@ def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
 
 
 def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> str:
-    """Return `8 of 23 methods fail, 10 pass.` A method in two settings counts as two pairs."""
+    """Return the summary sentence, such as `8 of 23 methods fail, 10 pass.`"""
     if not total:
         return "No method was judged."
     noun = "method" if settings == 1 else "method × setting pair"
@@ -336,11 +346,11 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The audit in one sentence.
+    """A summary of the audit in one sentence.
 
     Attributes:
-        counts: (outcome, number of methods), worst first.
-        rules: (code, title, number of methods) of the rules that fire, most often first.
+        counts: (outcome, number of methods), with the worst outcome first.
+        rules: (code, title, number of methods) of the rules that fire, with the most frequent rule first.
     """
 
     sentence: str
@@ -357,13 +367,13 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2: the whole audit on one page."""
+    """index.html.j2: the page that shows the whole audit."""
 
     title: str = documented("the audit's title", "text")
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     overrides: tuple[Entry, ...] = documented(
-        "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
+        "changed thresholds, with the edition's name as prefix for further editions; an edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
@@ -374,15 +384,15 @@ class IndexContext:
         "verdicts of the method × setting groups, worst first, with their short names", "groups"
     )
     waivers: tuple[WaiverRow, ...] = documented(
-        "who waived which finding, why, until when; expired waivers too", "text"
+        "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers of the audit table, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
     )
     spread: str = documented("the columns whose mean is shown with its standard deviation", "text")
     settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
     details: bool = documented(
         "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
     )
@@ -391,16 +401,20 @@ class IndexContext:
         "each setting's trajectories and figures by site, with their numbers, as many as fit on the page",
         "PNG data URI",
     )
-    analyses: PageAnalyses = documented("analyses of all runs together, and why others are left out", "see each table")
+    analyses: PageAnalyses = documented(
+        "analyses of all runs together, and the reasons why others are left out", "see each table"
+    )
     findings: Truncated[FindingRow] = documented(
-        "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
+        "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
+        "see `required`",
     )
     passed: int = documented("findings that passed", "findings")
     comparison: EditionComparison | None = documented(
         "every edition's verdict on every method; none if only one edition judged", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "every published figure of the study with its outcome; none if it has no reference.toml", "see each figure"
+        "every published value of the study with its outcome; none if the study has no reference.toml",
+        "see each figure",
     )
     excluded: Truncated[Exclusion] = documented(
         "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
@@ -410,26 +424,27 @@ class IndexContext:
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged one in numbers only, by at most 1 %; none if this was not checked",
+        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if this was not checked",
         "runs",
     )
     integrity: Truncated[IntegrityRow] = documented(
-        "whether the logged metrics are confirmed, run by run, worst first", "runs"
+        "whether the logged metrics of each run are confirmed, worst first", "runs"
     )
     evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
+        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
     not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because something differs from what they recorded by digest", "runs"
+        "selected runs that are not judged because they differ from their recorded digests", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which still pass by Holm's procedure", "text"
+        "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
+        "text",
     )
     remarks: tuple[str, ...] = documented("the audit's other remarks", "text")
     completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
+        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
@@ -445,15 +460,15 @@ class AuditTableContext:
 
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
-    tables: tuple[SettingTable, ...] = documented("method by column, one table per setting", "see each column")
+    tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
     )
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """Return the links with the method's name alone as text, if the method has only one variant."""
+    """Return the links; a link text has no options if the method has one variant."""
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -461,7 +476,7 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 
 def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return column → its most severe judgement that did not pass, with the seeds concerned."""
+    """Return column → the most severe finding on this metric that did not pass."""
     column_of = {
         quantity: column.name
         for column in columns
@@ -483,7 +498,10 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
 
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
-    """Return every waiver of the report, valid ones first; an expired one waived nothing."""
+    """Return every waiver of the report with the findings that it waived.
+
+    Valid waivers are first. An expired waiver waives no finding.
+    """
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
     for group in groups:
         for run in group.runs:
@@ -513,7 +531,10 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:
-    """Return the audit table; each setting has separate footnotes, so that a paper can use one alone."""
+    """Return the template variables of the audit table for a paper.
+
+    Each setting has its own footnotes, because a paper may include the table of one setting only.
+    """
     report = sources.report
     columns = sources.columns
     return AuditTableContext(

@@ -1,4 +1,4 @@
-"""Figure of the eight aggregates of Γ per method, next to the Γ of each site they are computed from."""
+"""Figure of the eight aggregates of Γ for each method, and of Γ at each site."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per aggregate or site.
+    """Return one row per method and aggregate, and one row per method and site.
 
-    The column `panel` is an aggregate, or `gamma` for a site. `counts` is whether the site enters the aggregates.
+    Column `panel` is the name of the aggregate, or `gamma` for a site. Column `counts` shows whether the aggregates include the
+    site.
     """
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]
@@ -33,7 +34,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the aggregates of each method (left panel) and the Γ of each site (right panel), as cosines."""
+    """Draw the aggregates of Γ (left panel) and Γ of each site (right panel)."""
     handles = [
         _canvas.dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
         for name, marker in MARKERS.items()
@@ -67,7 +68,6 @@ def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
 
 
 def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    """Draw one cell per site: blue for positive Γ, orange for negative, white if the site does not count."""
     largest = frame.loc[frame["counts"] != EXACT, "value"].abs().max() or 1.0
     count = int(frame["site"].max()) + 1 if len(frame) else 1
     for row, site, counts, value in zip(frame["row"], frame["site"], frame["counts"], frame["value"], strict=True):

@@ -1,4 +1,4 @@
-"""Figure of the accuracy above the frozen control, per method and network, with intervals over seeds."""
+"""Figure of the accuracy margin over the frozen control for each method and network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ MARKERS = "os^DvP*X"
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the mean margin over frozen (percentage points) with 95 % interval, by method and setting."""
+    """Return the mean margin over the frozen control for each method and setting.
+
+    The margin and its 95 % interval over seeds are in percentage points.
+    """
     return _canvas.variant(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw one row per method and network: margin over frozen in percentage points, with its interval."""
+    """Draw the margin over the frozen control with its interval, in percentage points.
+
+    The figure has one row per method and network.
+    """
     networks = list(dict.fromkeys(frame["architecture"]))
     looks = {
         name: (colour, MARKERS[index % len(MARKERS)])

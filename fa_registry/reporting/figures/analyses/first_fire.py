@@ -1,6 +1,6 @@
 """Figure of the epoch of first fire: one panel per rule, one dot per run.
 
-Runs in which the rule never fires have a hollow dot in a separate lane.
+A run in which the rule never fires is a hollow dot to the right of the epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ STATES = {  # state: label, marker, fill
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per run and rule. state: fires (at `epoch`), or never or N/A with a reason."""
+    """Return one row per run and rule.
+
+    Column `state` is `fires`, `never` or `N/A`. Column `epoch` is the epoch of first fire, or NaN if the state is not `fires`.
+    """
     rows = analysis.table("runs").rows
     frame = _canvas.variant(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
     frame = frame.rename(columns={"value": "epoch", "words": "state"})
@@ -34,11 +37,11 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the epoch of first fire per run and rule; NaN means none.
+    """Draw the epoch of first fire for each run and rule.
 
     Args:
         figure: The figure to draw into.
-        frame: As `numbers` returns it; `trained` is the number of epochs the run was trained.
+        frame: Data frame from `numbers`. Column `trained` is the number of epochs of the run.
     """
     rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)

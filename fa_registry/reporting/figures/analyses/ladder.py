@@ -1,4 +1,4 @@
-"""Figure of accuracy by number of trained blocks, and by network depth with the frozen control dashed."""
+"""Figure of accuracy by number of trained blocks, and by number of blocks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per number of trained blocks (panel trained) or depth (panel depth).
+    """Return one row per number of trained blocks, and one row per network depth.
 
-    In the depth panel, `setting` is the shallowest setting of the scan. Methods with only the two end points are left
-    out if another method has intermediate points, because their lines would clutter the figure.
+    Column `panel` is `trained` or `depth`. In the panel `depth`, column `setting` is the shallowest setting of the scan. If a
+    method has intermediate numbers of trained blocks, methods that have only the two end points are left out.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     least = 3 if max(count.values(), default=0) > 2 else 1
@@ -40,7 +40,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw accuracy (fraction) by trained blocks, and by total blocks for the depth scan."""
+    """Draw accuracy (a fraction) by number of trained blocks and by network depth."""
     panels = [name for name in PANELS if (frame["panel"] == name).any()]
     frame, rows, _ = _canvas.in_rows(frame)
     looks = in_order(rows)

@@ -1,4 +1,4 @@
-"""Figure of the effect of λ on each metric, with ‖h_L‖ by epoch for every strength below."""
+"""Figure of the penalty sweep: metrics by strength λ, and ‖h_L‖ by epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels a row; in
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return the numbers of all panels.
 
-    Panels accuracy, h_L and gamma: one row per λ, mean and interval over seeds. Panel epochs: ‖h_L‖ by run and epoch.
+    The panels `accuracy`, `h_L` and `gamma` have one row per λ, with mean and interval over seeds. The panel `epochs` has ‖h_L‖ for
+    each run and epoch.
     """
     records = {run.record.run_id: run.record for run in runs}
     entries = [_canvas.entry(row, name, "penalty", "seed", "epoch") for row in analysis.rows for name in PANELS]
@@ -38,7 +39,10 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw each metric by λ over seeds, and ‖h_L‖ by epoch with one line per run, coloured by strength."""
+    """Draw each metric by λ, and ‖h_L‖ by epoch with one line per run.
+
+    The colour of a run shows its λ.
+    """
     frame, sweeps, _ = _canvas.in_rows(frame)
     looks = in_order(sweeps)
     handles = _canvas.lines_with_dots(looks) + _canvas.chance_entry(frame)
@@ -74,7 +78,7 @@ def _axes(figure: Figure, index: int, top: float) -> Axes:
 def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
     """Draw one line per sweep.
 
-    λ = 0 is placed one decade below the smallest other λ and has no solid line to it.
+    The point for λ = 0 is one decade to the left of the smallest other λ. A dotted line connects this point to the next point.
     """
     at = _places(axes, frame["penalty"])
     known = frame.dropna(subset="value")
@@ -94,7 +98,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
 
 
 def _tame(known: pd.DataFrame) -> list[float]:
-    """Return the interval ends that belong on the axis; two-seed intervals can exceed the values by far."""
+    """Return the interval ends near the values, because some intervals are very wide."""
     if not len(known):
         return []
     reach = 2 * (known["value"].max() - known["value"].min()) or abs(known["value"]).max()
@@ -103,7 +107,7 @@ def _tame(known: pd.DataFrame) -> list[float]:
 
 
 def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
-    """Set ticks at every λ; return the function from λ to its position."""
+    """Set a tick at every λ, and return the function from λ to its x position."""
     powers = sorted({math.log10(strength) for strength in strengths if strength > 0})
     zero = (powers[0] if powers else 0.0) - 1
 
@@ -117,7 +121,7 @@ def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
 
 
 def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, object]]) -> None:
-    """Draw a thin line per run; it ends in a cross if the norm stops being finite."""
+    """Draw a thin line per run; a cross marks the epoch before a non-finite norm."""
     _canvas.value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
     for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
         colour, _ = strengths[f"λ = {strength:g}"]

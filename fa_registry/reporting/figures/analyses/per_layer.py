@@ -1,4 +1,4 @@
-"""Figure of ‖g_l‖ (left) and Γ_l (right) by site: one row of panels per setting, one line per method."""
+"""Figure of ‖g_l‖ (left) and Γ_l (right) by site, one row of panels per setting."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return mean and interval over seeds by method, site and panel. counts: is Γ_l informative there?"""
+    """Return mean and interval over seeds for each method, site and panel.
+
+    Column `counts` is `yes` if the value is informative, and another text if Γ is exact by construction.
+    """
     frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
     return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw ‖g_l‖ (log axis) and Γ_l by site, as means over seeds, per setting and method."""
+    """Draw ‖g_l‖ (logarithmic axis) and Γ_l by site, as means over seeds."""
     methods, settings = (list(dict.fromkeys(frame[name])) for name in ("method", "setting"))
     looks = in_order(methods[:MOST_METHODS])
     handles = _canvas.lines_with_dots(looks)
@@ -51,7 +54,6 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]], log: bool) -> None:
-    """Draw one panel: a hollow marker where Γ is exact by construction; a line breaks at missing numbers."""
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
     _canvas.value_axis(axes, frame["value"].dropna(), "y")
     if frame["value"].isna().all():

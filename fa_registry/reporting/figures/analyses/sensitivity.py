@@ -1,4 +1,7 @@
-"""Figure with one strip per threshold: observed values, the threshold, and its band of no change."""
+"""Figure of the thresholds: one strip per threshold, with the observed values.
+
+A strip also shows the range in which the threshold can change without changing a verdict.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ COLUMNS = ["rule", "quantity", "unit", "kind", "method", "run_ids", "value", "re
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the numbers of the strips, without rules that no run has a value for.
+    """Return the numbers of the strips, for rules that have an observed value.
 
-    The column `kind` is threshold, low or high (the range), or value (one observed value).
+    Column `kind` is `threshold`, `low` or `high` (ends of the range without a changed verdict), or `value` (an observed value).
     """
     observed = analysis.table("observed").rows
     units = {row["rule"].text: row["unit"].text for row in analysis.rows}
@@ -41,7 +44,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw one strip per rule: observed values by method, the threshold, and its band of no change."""
+    """Draw one strip per rule with its threshold and the observed values of each method."""
     looks = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
     handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="no verdict changes")]
     handles += [_canvas.dot(method, *look) for method, look in looks.items()]
@@ -55,7 +58,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return method → (colour, marker); after the last colour, the next marker distinguishes methods."""
+    """Return method → (colour, marker); the marker changes when all colours are used."""
     return {
         method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
         for index, method in enumerate(methods)
