@@ -183,7 +183,7 @@ def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial:
     fewer than SAMPLED entries in total.
 
     Args:
-        one, other, initial: final weights of two runs and their initial weights, by tensor name.
+        first, second, initial: final weights of two runs and their initial weights, by tensor name.
     """
     names = [name for name in trained_names(first, initial) if name in trained_names(second, initial)]
     if sum(first[name].numel() for name in names) < SAMPLED:

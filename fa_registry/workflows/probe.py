@@ -155,7 +155,7 @@ def probe(
         device: GPU to use if the machine has several, e.g. `cuda:1`.
         budget: maximum time of each process in seconds.
     """
-    kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
+    kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda spec: spec.dataset)
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
     jobs = [ProbeJob(tuple(kinds[index::count] or kinds), root, device, budget) for index in range(count)]
     probed, offsets = Probe(), [sum(len(job.kinds) for job in jobs[:index]) for index in range(count)]
@@ -295,7 +295,7 @@ def run_time(task: Task, stopwatch: Stopwatch, budget: float) -> RunTime | None:
     """Return the durations of training and measuring, or None if timing takes longer than `budget` seconds."""
     trainer = Trainer(task)
     first = stopwatch.time(
-        lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
+        lambda: _epoch(trainer, lambda all_batches: all_batches[: 1 if trainer.captured is None else WARM_UP + 2])
     )
     # these passes over the test set and first steps decide whether it is timed, and are not part of the time
     if first * (STEPS + len(task.splits.test_labels) / task.spec.recipe.batch_size) > budget:
@@ -316,19 +316,19 @@ def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
     Only some steps are timed. The other steps are assumed to take the mean time of a timed step.
     """
     count = batches(trainer.task)
-    taken, seconds = 0, 0.0
+    timed_steps, seconds = 0, 0.0
 
     def some(all_batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        nonlocal taken, seconds
+        nonlocal timed_steps, seconds
         start = stopwatch.now()
-        for taken, batch in enumerate(all_batches, start=1):  # noqa: B007
+        for timed_steps, batch in enumerate(all_batches, start=1):  # noqa: B007
             yield batch
-            if taken % STEPS == 0 and stopwatch.since(start) >= STEPS_SECONDS:
+            if timed_steps % STEPS == 0 and stopwatch.since(start) >= STEPS_SECONDS:
                 break
         seconds = stopwatch.since(start)
 
     elapsed = stopwatch.time(lambda: _epoch(trainer, some))
-    return elapsed + (count - taken) * seconds / taken
+    return elapsed + (count - timed_steps) * seconds / timed_steps
 
 
 def _epoch(trainer: Trainer, through: Callable[[Sequence[Tensor]], Iterable[Tensor]]) -> None:

@@ -172,7 +172,7 @@ def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) 
         is_requested = request is None or (candidate.name, candidate.digest) == (request.name, request.digest)
         if is_requested and not candidate.overrides and provenance_of(candidate) != FOREIGN:
             return candidate
-    names = ", ".join(signature(judge) for judge in candidates)
+    names = ", ".join(signature(reference) for reference in candidates)
     raise UsageError(
         f"run {run.run_id} ({run.name}): expected a verdict by edition "
         f"{signature(request) if request else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "

@@ -536,7 +536,7 @@ def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int =
         name: name of the option, for the error.
         typed: value as the user typed it.
         problems: list of errors.
-        least, most: smallest and largest valid value.
+        lower, upper: smallest and largest valid value.
     """
     try:
         return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))

@@ -183,7 +183,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
     """Compare the report's records with the runs, and its verdicts with newly computed verdicts."""
     records = check_records(tracker, report)
     judged = check_verdicts(report, same_release)
-    worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
+    worst = min((records, judged), key=lambda integrity: WORST_FIRST.index(integrity.state))
     return Integrity(worst.state, (*records.details, *judged.details) if worst.state == "verified" else worst.details)
 
 
