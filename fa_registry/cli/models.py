@@ -91,7 +91,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
 
     fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
     location = StoreLocation(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
-    result = run_adopt(weights, fields, place=location, **arguments)
+    result = run_adopt(weights, fields, location=location, **arguments)
     if as_json:
         print_json(result)
         return

@@ -59,15 +59,15 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
         report: The report, which contains the plug-in cards and the editions.
     """
     spec = runs[0].record.spec
-    used = [
+    cited_parts = [
         (f"method {spec.method}", f"methods/{spec.method}"),
         (f"architecture {spec.architecture}", f"architectures/{spec.architecture}"),
         (f"data set {spec.dataset}", f"datasets/{spec.dataset}"),
         *((f"diagnostic {key.partition('/')[2]}", key) for key in _judging(findings, report.cards)),
     ]
     gathered = _Gathered(_software(runs))
-    for what, key in used:
-        gathered.card(what, report.cards.get(key))
+    for part, key in cited_parts:
+        gathered.card(part, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
         gathered.description(f"edition {describe_edition(edition)}", edition.source, _key(edition))
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
@@ -137,9 +137,9 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
 
 def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the card keys of the diagnostics that measure a metric used by a finding."""
-    looked_at = {quantity for finding in findings for quantity in finding.quantities}
+    judged_metrics = {quantity for finding in findings for quantity in finding.quantities}
     for key, card in cards.items():
-        if key.startswith("diagnostics/") and looked_at & set(map(str, card.get("quantities", ()))):
+        if key.startswith("diagnostics/") and judged_metrics & set(map(str, card.get("quantities", ()))):
             yield key
 
 

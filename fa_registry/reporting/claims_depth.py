@@ -33,8 +33,8 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        seen = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
-        yield claim("undercut", _undercut(finding) + seen, runs, undercut)
+        details = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
+        yield claim("undercut", _undercut(finding) + details, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
         text = f"The {ACCURACY} does not exceed chance, so no learning may be claimed, regardless of the frozen blocks"
@@ -46,15 +46,17 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
         yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
-    alone = with_state(runs, LAST_BLOCK, quantities=DEPTH)
-    if alone:
-        yield claim("last block", _last_block(finding_with(alone[0], LAST_BLOCK, quantities=DEPTH)), runs, alone)
-    for key, state, what in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
+    last_block = with_state(runs, LAST_BLOCK, quantities=DEPTH)
+    if last_block:
+        yield claim(
+            "last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), runs, last_block
+        )
+    for key, state, text_of in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
             finding = finding_with(touched[0], state, quantities=DEPTH)
-            seen = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
-            yield claim(key, what(finding) + seen, runs, touched)
+            details = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
+            yield claim(key, text_of(finding) + details, runs, touched)
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
@@ -68,12 +70,12 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
         return ""
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
     over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
-    what = (
+    reference_text = (
         f"; the accuracy to beat is that {LAST_BLOCK_WORDS}, because the last block learns from the exact gradient"
         if over
         else ""
     )
-    return what + _interval(finding) + nearest_limit_text(clears, finding)
+    return reference_text + _interval(finding) + nearest_limit_text(clears, finding)
 
 
 def _reference_id(run: RunAudit) -> str:
@@ -90,9 +92,10 @@ def is_above_frozen(run: RunAudit) -> bool:
     The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
     if the edition skips the comparison with the frozen control.
     """
-    passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
+    passed = [finding for finding in run.findings if finding.quantity in DEPTH and finding.outcome == "pass"]
     return bool(passed) and all(
-        one.interval[0] > 0 if one.interval else (one.threshold is not None and one.threshold > 0) for one in passed
+        finding.interval[0] > 0 if finding.interval else (finding.threshold is not None and finding.threshold > 0)
+        for finding in passed
     )
 
 
@@ -106,8 +109,8 @@ def seeds_needed(finding: Finding) -> int | None:
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
-    half = (finding.interval[1] - finding.interval[0]) / 2
-    spread = half * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
+    half_width = (finding.interval[1] - finding.interval[0]) / 2
+    spread = half_width * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
     distance = abs(finding.observed.value - finding.threshold)
     return seeds_to_plan(distance, spread) if distance and spread else None
 
@@ -182,45 +185,48 @@ def _undecided(finding: Finding) -> str:
             f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, is not valid. "
             "Report this seed and the reason why it differs"
         )
-    needed = seeds_needed(finding)
+    n_seeds = seeds_needed(finding)
     if finding.stated:  # more seeds do not narrow what one stated number leaves open
-        how = "One frozen control per seed, trained here, would allow a comparison paired by seed"
-    elif needed is None:
-        how = (
+        advice = "One frozen control per seed, trained here, would allow a comparison paired by seed"
+    elif n_seeds is None:
+        advice = (
             f"With this mean and spread, not even {num(MOST_SEEDS)} seeds would decide this, because the mean is too close to the "
             "limit"
         )
     else:
-        how = (
-            f"A new study of {needed} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
+        advice = (
+            f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
             "of seeds in advance. Do not add seeds to the present seeds until the method passes, because optional stopping "
             "inflates the error. Therefore each further set of seeds is judged at a higher level"
         )
-    asked = (
+    requirement = (
         "beat frozen random blocks by the margin that the limit requires"
         if finding.threshold > 0
         else "are worse than frozen random blocks by no more than the limit allows"
     )
     return (
-        f"It is undecided whether the trained blocks {asked}. The {MARGIN} is {pp(finding.observed.value)}, and its "
+        f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {pp(finding.observed.value)}, and its "
         f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, contains the limit of "
-        f"{compact(finding.threshold)} pp{_why_level(finding)}. {how}"
+        f"{compact(finding.threshold)} pp{_why_level(finding)}. {advice}"
     )
 
 
 def _stated(finding: Finding) -> str:
-    seen = (
+    margin = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
         if finding.interval
         else f"by the margin that {finding.rule} requires, with each seed judged separately"
     )
-    whose, needed = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
+    target, control_text = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
     if finding.reference_run_id:
-        whose, needed = "the accuracy of a frozen control that is not proven", "proven for each seed by the audit"
+        target, control_text = (
+            "the accuracy of a frozen control that is not proven",
+            "proven for each seed by the audit",
+        )
     return (
-        f"The accuracy of the trained blocks is above {whose}, {seen}. This does not show that the trained blocks beat frozen "
-        f"random blocks. A frozen control of the same setting, {needed}, would decide this"
+        f"The accuracy of the trained blocks is above {target}, {margin}. This does not show that the trained blocks beat frozen "
+        f"random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
 
@@ -280,13 +286,13 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     Returns:
         None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
-    found = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
+    accuracy = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
-    if found.n < found.of or not found.n or not isinstance(size, int) or size < 1:
+    if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
         return None
-    wilson = wilson_interval(min(1.0, max(0.0, found.mean.value)), size)
-    return Sampling(found.mean.value, found.n, found.interval, size, (wilson.low, wilson.high))
+    wilson = wilson_interval(min(1.0, max(0.0, accuracy.mean.value)), size)
+    return Sampling(accuracy.mean.value, accuracy.n, accuracy.interval, size, (wilson.low, wilson.high))
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
@@ -295,17 +301,17 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     Returns:
         For example `. The accuracy is 93.1 %, …`, or an empty string if the intervals are not known.
     """
-    known = sampling(runs)
-    if known is None:
+    estimate = sampling(runs)
+    if estimate is None:
         return ""
     over_seeds = (
-        f"with a 95 % interval of {ci(known.over_seeds)} over {known.seeds} seeds, and of "
-        if known.over_seeds
+        f"with a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds, and of "
+        if estimate.over_seeds
         else "for one seed, with a 95 % interval of "
     )
     return (
-        f". The {ACCURACY} is {pct(known.accuracy)}, {over_seeds}{ci(known.over_samples)} from the sampling of "
-        f"{known.samples:,} test samples only (Wilson)"
+        f". The {ACCURACY} is {pct(estimate.accuracy)}, {over_seeds}{ci(estimate.over_samples)} from the sampling of "
+        f"{estimate.samples:,} test samples only (Wilson)"
     )
 
 
@@ -315,14 +321,19 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     Returns:
         An empty string if the sampling error of the test set is smaller than the distance to the limit, or is not known.
     """
-    known = sampling(runs)
-    if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:
+    estimate = sampling(runs)
+    if (
+        estimate is None
+        or finding.quantity != "margin_pp"
+        or finding.threshold is None
+        or finding.observed.value is None
+    ):
         return ""
     distance = abs(finding.observed.value - finding.threshold)
-    if distance >= known.half:
+    if distance >= estimate.half:
         return ""
     return (
-        f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {known.samples:,} test samples is "
-        f"± {known.half:.1f} pp of the {ACCURACY} (Wilson, 95 %). With another test set of this size, the margin might be on the "
-        "other side of the limit"
+        f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {estimate.samples:,} test samples is "
+        f"± {estimate.half:.1f} pp of the {ACCURACY} (Wilson, 95 %). With another test set of this size, the margin might be on "
+        "the other side of the limit"
     )

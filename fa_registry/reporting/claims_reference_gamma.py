@@ -109,8 +109,8 @@ def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAu
         touched: The runs to which the claim applies.
     """
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
-    where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
-    return Claim(KEYS[key], f"{text} ({where}).", tuple(run.record.run_id for run in touched), key)
+    seeds_text = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
+    return Claim(KEYS[key], f"{text} ({seeds_text}).", tuple(run.record.run_id for run in touched), key)
 
 
 def has_gamma(run: RunAudit) -> bool:
@@ -127,12 +127,14 @@ def is_gradient(run: RunAudit) -> bool:
     A run with this credit shows no learned alignment.
     """
     row = site_row(run.record, "gamma")
-    return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
+    return bool(row) and all(reading.value is not None and reading.value >= GRADIENT for reading in row)
 
 
 def passes(run: RunAudit) -> bool:
     """Return whether the run passes every gating rule without a waiver."""
-    return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
+    return run.verdict.outcome == "pass" and not any(
+        finding.gating and finding.outcome == "waived" for finding in run.findings
+    )
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
@@ -145,8 +147,8 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
     Returns:
         An empty string if no finding depends on a stated value.
     """
-    stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
-    if stated and all(one.reference_run_id for one in stated):
+    stated = [finding for run in runs for finding in run.findings if finding.stated and finding.quantity in quantities]
+    if stated and all(finding.reference_run_id for finding in stated):
         return "; the frozen control is not proven, so its accuracy counts only as stated by the author"
     return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
 
@@ -181,26 +183,26 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
     """
     return next(
         (
-            one
-            for one in run.findings
-            if observed_text(one) in states and (not quantities or one.quantity in quantities)
+            finding
+            for finding in run.findings
+            if observed_text(finding) in states and (not quantities or finding.quantity in quantities)
         ),
         None,
     )
 
 
-def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
+def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
     """Return the range of a metric over several runs as text.
 
     Args:
         runs: The runs.
-        read: Function that reads the metric from a run.
+        get_reading: Function that reads the metric from a run.
         kind: Number format, a key of filters.KINDS.
 
     Returns:
         For example `3.0` or `between 3.0 and 4.2`, or an empty string if no run has a value.
     """
-    values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
+    values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
         return ""
     low, high = (KINDS[kind](value) for value in (values[0], values[-1]))
@@ -224,14 +226,18 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield the claims about the scale of the stream and the reference gradient."""
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
-    both = [run for run in scale if run in floor]
-    yield from _floor_claims(runs, both, "the stream has exploded and the reference gradient is at its floor")
-    yield from _floor_claims(runs, [run for run in floor if run not in both], "the reference gradient is at its floor")
+    exploded_at_floor = [run for run in scale if run in floor]
+    yield from _floor_claims(
+        runs, exploded_at_floor, "the stream has exploded and the reference gradient is at its floor"
+    )
+    yield from _floor_claims(
+        runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
+    )
     yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
-    alone = [run for run in scale if run not in both]
-    if alone:
+    exploded_only = [run for run in scale if run not in exploded_at_floor]
+    if exploded_only:
         text = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
-        yield claim("exploded", text + scale_text(alone), runs, alone)
+        yield claim("exploded", text + scale_text(exploded_only), runs, exploded_only)
     yield from _converged(runs)
     yield from _noisy(runs)
 
@@ -242,21 +248,21 @@ def scale_text(runs: Sequence[RunAudit]) -> str:
     Returns:
         For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
     """
-    known = []
-    for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
-        if found := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
-            known.append(f"the {label_of(name)}{where} is {found}")
-    return f"; {' and '.join(known)}" if known else ""
+    growths = []
+    for name, suffix in (("growth_max", " in one block"), ("growth_init_max", "")):
+        if value := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
+            growths.append(f"the {label_of(name)}{suffix} is {value}")
+    return f"; {' and '.join(growths)}" if growths else ""
 
 
-def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
+def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
     if touched:
         tiny = (
             f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
             if _is_exact(touched)
             else ""
         )
-        yield claim("at floor", f"No credit may be judged with this reference gradient: {why}{tiny}", runs, touched)
+        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", runs, touched)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -266,9 +272,9 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = value_range(touched, lambda run: scalar_metric(run.record, "growth_max"), "num")
     gradient = value_range(touched, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
-    by = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
-    small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
-    here = (
+    detail = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
+    small_text = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
+    gamma_note = (
         f" The {GAMMA} of this report is computed in float64 without this constant. It compares correct directions, but the "
         "reference has no meaningful scale."
         if any(has_gamma(run) for run in touched)
@@ -277,14 +283,14 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     yield claim(
         "explained",
         "Every block adds its output to a running vector, the stream. The length of the stream exploded: "
-        f"it is {first} after the embedding and {last} after the last block{by}. The layers after the blocks divide the stream "
+        f"it is {first} after the embedding and {last} after the last block{detail}. The layers after the blocks divide the stream "
         "by its length, and backpropagation divides the gradient by the same factor. So the reference gradient is "
-        f"{small} because of the scale of the stream, not because there is nothing left to learn. The gradient is not rounding "
-        "noise either: single precision still computes the same direction as double precision "
+        f"{small_text} because of the scale of the stream, not because there is nothing left to learn. The gradient is not "
+        "rounding noise either: single precision still computes the same direction as double precision "
         f"({FIDELITY}, their cosine, is at least {at_least(_fidelity(touched))}). Two effects make a published {GAMMA} wrong at "
         "this size. First, the usual library cosine replaces any norm below its safety constant of 1e-8 by this constant, which "
         "makes the result smaller. Second, the scale is lost, because such a gradient does not show how large a step should be."
-        f"{here} This refines the published reading, which calls such a reference numerical noise",
+        f"{gamma_note} This refines the published reading, which calls such a reference numerical noise",
         runs,
         touched,
     )
@@ -292,7 +298,7 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
 
 def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
-    for touched, read in (
+    for touched, gamma_note in (
         ([run for run in converged if has_gamma(run)], f"; the small size is no reason to reject {GAMMA}"),
         ([run for run in converged if not has_gamma(run)], ""),
     ):
@@ -300,26 +306,26 @@ def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error reaches the last site)" if gain else ""
             text = "The reference gradient is small because the network has fitted its task, not because it collapsed: the "
-            yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
+            yield claim("converged", f"{text}{GAIN} is healthy{share}{gamma_note}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     touched = with_state(runs, NOISY)
     if touched:
         fidelity = value_range(touched, lambda run: last_site(run.record, "fidelity"), "exact")
-        found = f" (cosine {fidelity})" if fidelity else ""
+        cosine_text = f" (cosine {fidelity})" if fidelity else ""
         yield claim(
             "noisy",
             "The reference gradient is numerical noise: single and double precision compute different directions"
-            f"{found}, and a cosine with noise does not show alignment",
+            f"{cosine_text}, and a cosine with noise does not show alignment",
             runs,
             touched,
         )
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
-    return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
+    fidelities = [scalar_metric(run.record, "fidelity_min").value for run in runs]
+    return bool(fidelities) and None not in fidelities and min(fidelities) >= LEAST_FIDELITY
 
 
 def _fidelity(runs: Sequence[RunAudit]) -> float:
@@ -369,44 +375,44 @@ class Sites:
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
-    for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, missing)
-    read = [run for run in runs if has_gamma(run)]
-    if read and (answer := _answer(runs, read)):
-        yield claim(*answer, runs, read)
+    for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
+        yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
+    with_gamma = [run for run in runs if has_gamma(run)]
+    if with_gamma and (answer := _answer(runs, with_gamma)):
+        yield claim(*answer, runs, with_gamma)
 
 
-def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
+def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
     """Return (key, text) of the claim about Γ, which must be true for the worst seed.
 
     Args:
         runs: All runs of the method.
-        read: The runs that have a Γ.
+        with_gamma: The runs that have a Γ.
     """
-    whole = [run for run in read if run.record.status == "complete"]
-    own = _null_text(whole)
-    if why := _taken_back(runs):
-        gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
+    complete = [run for run in with_gamma if run.record.status == "complete"]
+    null_text = _null_text(complete)
+    if reason := _taken_back(runs):
+        gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return (
             "not aligned",
-            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {why}{f'. {own}' if own else ''}",
+            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
         )
-    if len(whole) < len(read):
+    if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
-    size = _size(read)
-    if with_state(read, NOT_SPECIFIC):
-        return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
-    if small := _too_small(read):
-        return "too small", f"{size} is too small to count as alignment: {small}. {own}"
-    without = [run for run in read if run not in with_state(read, SPECIFIC)]
-    passing = all(map(passes, read))
-    if not without:
+    size = _size(with_gamma)
+    if with_state(with_gamma, NOT_SPECIFIC):
+        return "not specific", f"{size} may not be credited to the training feedback at every site. {null_text}"
+    if small_reason := _too_small(with_gamma):
+        return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
+    unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
+    passing = all(map(passes, with_gamma))
+    if not unproven:
         return (
-            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {own}")
+            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {null_text}")
             if passing
-            else ("specific", f"{size} is specific to the training feedback. {own}")
+            else ("specific", f"{size} is specific to the training feedback. {null_text}")
         )
-    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, without))))
+    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     reasons = f" ({reasons})" if reasons else ""
     return ("aligned, null unknown", f"{size} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
 
@@ -416,10 +422,10 @@ def _size(runs: Sequence[RunAudit]) -> str:
 
     Example: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`.
     """
-    found = _gamma_over_seeds(runs)
+    gamma = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
-    interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
-    return f"{GAMMA} = {KINDS['cos'](found.mean.value)}{interval}"
+    interval = f"{level} {between(gamma.interval, 'cos')} over {gamma.n} seeds," if gamma.interval else ""
+    return f"{GAMMA} = {KINDS['cos'](gamma.mean.value)}{interval}"
 
 
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
@@ -429,16 +435,16 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
+    limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
     if not limits:
         return ""
-    least = f"the smallest value that counts is {KINDS['cos'](max(limits))}"
+    minimum_text = f"the smallest value that counts is {KINDS['cos'](max(limits))}"
     if touched := with_state(runs, TOO_SMALL):
-        return least + _of_seeds(touched, runs)
-    found = _gamma_over_seeds(runs)
+        return minimum_text + _of_seeds(touched, runs)
+    gamma = _gamma_over_seeds(runs)
     return (
-        f"{least}, and the interval extends below this value"
-        if found.interval and found.interval[0] < max(limits)
+        f"{minimum_text}, and the interval extends below this value"
+        if gamma.interval and gamma.interval[0] < max(limits)
         else ""
     )
 
@@ -448,7 +454,10 @@ def _least_gamma(finding: Finding) -> float | None:
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
-    return next((one.threshold for one in finding.further if is_credit and one.quantity == HEADLINE_GAMMA), None)
+    return next(
+        (condition.threshold for condition in finding.further if is_credit and condition.quantity == HEADLINE_GAMMA),
+        None,
+    )
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
@@ -461,7 +470,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
     failed = [run for run in runs if run.verdict.outcome == "fail"]
     if not (failed or exploded or floor or noisy):
         return ""
-    seen = (
+    causes = (
         ("training diverged", [run for run in runs if run.record.status == "diverged"]),
         ("the stream has exploded", exploded),
         ("the reference gradient is at its floor", floor),
@@ -471,7 +480,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
             with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
         ),
     )
-    reported = [(text, touched) for text, touched in seen if touched]
+    reported = [(text, touched) for text, touched in causes if touched]
     reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
     return ", ".join(f"{description}{_of_seeds(touched, runs)}" for description, touched in reported)
 
@@ -485,10 +494,10 @@ def _seeds(runs: Sequence[RunAudit]) -> list[int]:
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
-    found: dict = {}
+    groups: dict = {}
     for run in runs:
-        found.setdefault(reason(run), []).append(run)
-    return found
+        groups.setdefault(reason(run), []).append(run)
+    return groups
 
 
 def _absence(run: RunAudit) -> str:
@@ -514,28 +523,28 @@ def _sites(run: RunAudit) -> Sites:
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
-    counted = {
+    p_by_site = {
         site: rank.value
         for site, (gamma, rank) in enumerate(zip(gammas, ranks, strict=False))
         if gamma.value is not None and rank.value is not None
     }
-    if finding is None or finding.threshold is None or not counted:
+    if finding is None or finding.threshold is None or not p_by_site:
         return Sites((), ())
     level = finding.threshold
-    adjusted = dict(zip(counted, holm(counted.values()), strict=True))
-    above = adjusted if max(counted.values()) <= level else [site for site, p in adjusted.items() if p <= level]
-    return Sites(tuple(above), tuple(site for site in counted if site not in above))
+    adjusted = dict(zip(p_by_site, holm(p_by_site.values()), strict=True))
+    above = adjusted if max(p_by_site.values()) <= level else [site for site, p in adjusted.items() if p <= level]
+    return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(read: Sequence[RunAudit]) -> str:
+def _null_text(complete_runs: Sequence[RunAudit]) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
     # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
-    groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
+    groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""
-    seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
+    name_seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(complete_runs)
     reported = [
-        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if seeds else "")
+        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
@@ -549,29 +558,29 @@ def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
     """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
-    reached = f"({_reached(runs, sites)})"
+    reached_text = f"({_reached(runs, sites)})"
     if not sites.count:
-        return f"not at every site that counts {reached}"
+        return f"not at every site that counts {reached_text}"
     if not sites.above:
-        return f"at no site {reached}"
-    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached}"
+        return f"at no site {reached_text}"
+    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached_text}"
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     if not ranked:
         return ""
-    most = max(sites.count for sites, _ in ranked)
+    max_sites = max(sites.count for sites, _ in ranked)
     limit = finding_with(ranked[0][1][0], *JUDGED).threshold
     level = f"{100 * limit:.3g} %"
-    if most == 1:
+    if max_sites == 1:
         return f" (one site tested at {level})"
-    part = [run for sites, runs in ranked if sites.reached for run in runs]
-    if not part:
-        return f" (all {most} sites tested, each at {level})"
-    draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
-    few = draws is not None and most / (draws + 1) > limit
-    more = f"; {draws} draws are too few to distinguish one of {most} sites" if few else ""
-    return f" (Holm's procedure over the {most} sites tested in each seed, at {level}{more})"
+    runs_reached = [run for sites, runs in ranked if sites.reached for run in runs]
+    if not runs_reached:
+        return f" (all {max_sites} sites tested, each at {level})"
+    draws = min((count for count in map(_draws, runs_reached) if isinstance(count, int)), default=None)
+    is_too_few = draws is not None and max_sites / (draws + 1) > limit
+    draws_note = f"; {draws} draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
+    return f" (Holm's procedure over the {max_sites} sites tested in each seed, at {level}{draws_note})"
 
 
 def _draws(run: RunAudit) -> object:
@@ -581,9 +590,9 @@ def _draws(run: RunAudit) -> object:
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    found = [finding_with(run, *JUDGED).observed.value for run in runs]
+    observed_values = [finding_with(run, *JUDGED).observed.value for run in runs]
     return count_draws_reaching(
-        ranks or [one for one in found if one is not None], draws.pop() if len(draws) == 1 else None
+        ranks or [value for value in observed_values if value is not None], draws.pop() if len(draws) == 1 else None
     )
 
 

@@ -233,23 +233,23 @@ def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], 
 
     A run matches the run with the same id. A retrained run matches the first unmatched run with the same specification.
     """
-    known = {run.record.run_id for run in a}
+    ids_of_a = {run.record.run_id for run in a}
     by_id = {run.record.run_id: run for run in b}
-    left: defaultdict[str, deque[RunAudit]] = defaultdict(deque)
+    unmatched: defaultdict[str, deque[RunAudit]] = defaultdict(deque)
     for run in b:
-        if run.record.run_id not in known:
-            left[run.record.spec.identity].append(run)
+        if run.record.run_id not in ids_of_a:
+            unmatched[run.record.spec.identity].append(run)
     pairs, only_a = [], []
     for run in a:
-        trained_again = left[run.record.spec.identity]
+        trained_again = unmatched[run.record.spec.identity]
         if run.record.run_id in by_id:
             pairs.append((run, by_id[run.record.run_id]))
         elif trained_again:
             pairs.append((run, trained_again.popleft()))
         else:
             only_a.append(run)
-    taken = {after.record.run_id for _, after in pairs}
-    return pairs, only_a, [run for run in b if run.record.run_id not in taken]
+    matched_ids = {after.record.run_id for _, after in pairs}
+    return pairs, only_a, [run for run in b if run.record.run_id not in matched_ids]
 
 
 def _how(pair: Pair) -> str:
@@ -371,10 +371,12 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
         sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]  # A's, B's
         required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
         outcomes = [dict(sorted(Counter(finding.outcome for finding in side).items())) for side in sides]
-        moved = tuple((after or before).run_id for before, after in several if _outcome(before) != _outcome(after))
-        if moved or required[0] != required[1]:
+        changed_run_ids = tuple(
+            (after or before).run_id for before, after in several if _outcome(before) != _outcome(after)
+        )
+        if changed_run_ids or required[0] != required[1]:
             title = (sides[1] or sides[0])[0].title
-            yield RuleChange(rule, title, *required, *outcomes, moved)
+            yield RuleChange(rule, title, *required, *outcomes, changed_run_ids)
 
 
 def _outcome(finding: Finding | None) -> str:
@@ -393,8 +395,8 @@ def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
         if name in before and name in after:
             yield from _edition_changes(f"further edition {name}", before[name], after[name])
         else:
-            there = ["there" if name in editions else "" for editions in (before, after)]
-            yield Change(f"further edition {name}", *there)
+            presence = ["there" if name in editions else "" for editions in (before, after)]
+            yield Change(f"further edition {name}", *presence)
     yield from _changed_entries("waiver", _waivers(a), _waivers(b))
     yield from _changed_entries("not judged", _excluded(a), _excluded(b))
     yield from _changed_entries("remark", dict.fromkeys(a.remarks, "there"), dict.fromkeys(b.remarks, "there"))
@@ -405,10 +407,10 @@ def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
     yield from _changed_entries("reproduction of", _figures(a.reproduction), _figures(b.reproduction))
 
 
-def _edition_changes(what: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
+def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
     for name in EDITION:
-        yield from _changed(f"{what} {name}", getattr(a, name), getattr(b, name))
-    yield from _changed_entries(f"{what} override", a.overrides, b.overrides)
+        yield from _changed(f"{label} {name}", getattr(a, name), getattr(b, name))
+    yield from _changed_entries(f"{label} override", a.overrides, b.overrides)
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
@@ -436,23 +438,23 @@ def _figures(reproduction: Reproduction | None) -> dict[str, str]:
 
 def _row(row: FigureVerdict) -> str:
     numbers = {"mean": row.mean, "std": row.std, "difference": row.difference}
-    known = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
-    text = [*known, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
+    value_texts = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
+    text = [*value_texts, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
 # Any two values as a change, as text.
 
 
-def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
+def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:
     if before != after:
-        yield Change(what, _text_of(before), _text_of(after))
+        yield Change(label, _text_of(before), _text_of(after))
 
 
-def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _changed_entries(label: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
     """Yield one change for every key whose values differ or are missing on one side."""
     for key in {**before, **after}:
-        yield from _changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
+        yield from _changed(f"{label} {key}", before.get(key, ""), after.get(key, ""))
 
 
 def _text_of(value: Any) -> str:

@@ -42,12 +42,14 @@ def short_names(labels: Sequence[str], letters: int) -> list[str]:
     If only one label has a method name, its options are removed. Then labels longer than `letters` characters are cut, and equal
     labels get a number.
     """
-    bare = [label.split(" (")[0] for label in labels]
-    plain = [name if bare.count(name) == 1 else label for name, label in zip(bare, labels, strict=True)]
-    cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in plain]
+    method_names = [label.split(" (")[0] for label in labels]
+    unique_names = [
+        name if method_names.count(name) == 1 else label for name, label in zip(method_names, labels, strict=True)
+    ]
+    cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in unique_names]
     return [
-        name if cut.count(name) == 1 else f"{name[: letters - 4].rstrip('…')}… {place + 1}"
-        for place, name in enumerate(cut)
+        name if cut.count(name) == 1 else f"{name[: letters - 4].rstrip('…')}… {index + 1}"
+        for index, name in enumerate(cut)
     ]
 
 
@@ -65,8 +67,8 @@ def slug(group: Group) -> str:
 
 def file_name(text: str) -> str:
     """Return the text as a readable file name that is valid on every file system."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")[:80]
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80]
 
 
 def command(spec: RunSpec) -> str:
@@ -83,7 +85,7 @@ def command(spec: RunSpec) -> str:
     return f"fa-registry adopt WEIGHTS {_options(values)}  # WEIGHTS: the file with SHA-256 {spec.weights}"
 
 
-def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
+def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
     """Return the `fa-registry` command that trains a run again.
 
     For an adopted run, the command adopts the weights file again.
@@ -91,11 +93,11 @@ def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
     Args:
         spec: Specification of the run.
         study: Name of the study of the run, or an empty string. The audit of a study prefers runs with the tag of the study.
-        again: Whether to retrain the run even if the store has a finished run.
+        force: Whether to retrain the run even if the store has a finished run.
     """
     if spec.weights:
         return command(spec)
-    return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if again else ''}"
+    return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if force else ''}"
 
 
 def control_of(spec: RunSpec) -> RunSpec:
@@ -108,8 +110,8 @@ def control_of(spec: RunSpec) -> RunSpec:
 
 
 def _options(values: Mapping[str, str]) -> str:
-    named = {"set" if name == "settings" else name: value for name, value in values.items()}
-    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in named.items() if value)
+    options = {"set" if name == "settings" else name: value for name, value in values.items()}
+    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in options.items() if value)
 
 
 def _parameters(spec: RunSpec) -> dict[str, str]:
@@ -136,5 +138,9 @@ def means_in_text(columns: Iterable[Metric]) -> str:
     Example: `arithmetic means over seeds, geometric means of …`.
     """
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
-    return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"
+    joined_symbols = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
+    return (
+        f"arithmetic means over seeds, geometric means of {joined_symbols}"
+        if joined_symbols
+        else "arithmetic means over seeds"
+    )

@@ -54,15 +54,15 @@ def judged_html(run: RunAudit) -> str:
 
 def report_html(report: AuditReport) -> str:
     """Return title, edition, number of runs per verdict, and the table of an audit."""
-    known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
-    columns = audit_columns(report.runs, known=known)
+    card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    columns = audit_columns(report.runs, card_metrics=card_metrics)
     rows = [
         [
             escape(escape_control(run.record.spec.label)),
             escape(run.record.spec.seed),
             _chip(run.verdict),
             *(
-                Markup('<td class="n">{}</td>').format(number(metric_of_run(run, column, frozen, known)))
+                Markup('<td class="n">{}</td>').format(number(metric_of_run(run, column, frozen, card_metrics)))
                 for column in columns
             ),
         ]
@@ -70,9 +70,11 @@ def report_html(report: AuditReport) -> str:
     ]
     counts = Counter(run.verdict.label for run in report.runs)
     statement = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
-    left = [f"{len(report.excluded)} not judged"] if report.excluded else []
-    more = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
-    text = escape_control("; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *left, *more]))
+    excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
+    truncation_notes = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
+    text = escape_control(
+        "; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *excluded_notes, *truncation_notes])
+    )
     heads = ("method", "seed", "verdict", *(column.heading for column in columns))
     return _page(Markup("<p><b>{}</b><br>{}</p>").format(escape_control(report.title), text), _table(heads, rows))
 
@@ -88,9 +90,9 @@ def _side_by_side(part: SettingComparison) -> Markup:
     for compared in part.quantities[:MOST]:
         figures = (Markup('<td class="n">{}</td>').format(counted(estimate)) for estimate in compared.estimates)
         rows.append([escape(compared.symbol), *figures])
-    why = "" if part.comparable else f" Not comparable: {part.why_not}"
+    reason = "" if part.comparable else f" Not comparable: {part.why_not}"
     heads = ("", *(escape_control(column.label) for column in part.columns))
-    return Markup("<p>{}</p>").format(escape_control(f"{part.setting}.{why}")) + _table(heads, rows)
+    return Markup("<p>{}</p>").format(escape_control(f"{part.setting}.{reason}")) + _table(heads, rows)
 
 
 def _of_run(record: RunRecord) -> Markup:

@@ -129,9 +129,9 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
     try:
         yield
     except UNCALCULABLE as error:
-        why = f"its values cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
+        reason = f"its values cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
         raise InvalidFields(
-            f"audit of {report.selection}", [f"{why}. Nothing was written; audit its runs again"]
+            f"audit of {report.selection}", [f"{reason}. Nothing was written; audit its runs again"]
         ) from error
 
 
@@ -148,8 +148,8 @@ def renderer(templates: Path | None = None) -> str:
     versions = {name: importlib.metadata.version(name) for name in ("fa_registry", *DRAWN_WITH)}
     libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
     machine = provenance.hardware()
-    own = OWN_TEMPLATES if templates else ""
-    return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{own}"
+    template_note = OWN_TEMPLATES if templates else ""
+    return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{template_note}"
 
 
 def output_conflicts(out: Path) -> list[str]:
@@ -168,8 +168,8 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
 
     The texts that the author wrote into the forms in `out` are kept.
     """
-    shown = without_mismatches(report)
-    sources = Sources.of(shown)
+    judged_report = without_mismatches(report)
+    sources = Sources.of(judged_report)
     names = ["index.html"]
     page, figures = _index(sources, pages)
     _write(folder / "index.html", page)
@@ -182,7 +182,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():
-        file.write(report if file.recorded else shown, folder / file.name)
+        file.write(report if file.recorded else judged_report, folder / file.name)
         names.append(file.name)
     return [*names, *_write_figures(figures, folder)]
 
@@ -194,11 +194,11 @@ def _files_of(link: Link) -> dict[str, str]:
 
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
-    written = read_blanks(out / link.markdown)
-    context = variables(form_context(group, link, sources, written))
+    blanks = read_blanks(out / link.markdown)
+    context = variables(form_context(group, link, sources, blanks))
     for name, template in _files_of(link).items():
         _write(folder / name, pages.render(template, context))
-    check_blanks_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
+    check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
 def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
@@ -206,19 +206,19 @@ def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[Figu
 
     The page is first rendered without figures, to find out how much space is left for figures.
     """
-    bare = index_context(sources)
-    figures = embed_figures(pages.render("index.html.j2", variables(bare)), sources)
-    context = replace(bare, figures=figures)
-    drawn = rendered_figures(context)
-    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(drawn)))), drawn
+    without_figures = index_context(sources)
+    figures = embed_figures(pages.render("index.html.j2", variables(without_figures)), sources)
+    context = replace(without_figures, figures=figures)
+    figure_images = rendered_figures(context)
+    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(figure_images)))), figure_images
 
 
 def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    for figure, drawn in figures.items():
+    for figure, image in figures.items():
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(drawn.vector(kind))
+            path.write_bytes(image.vector(kind))
             yield f"{figure.name}.{kind}"
 
 
@@ -259,12 +259,12 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
         return
     judged = records.read_bytes() if records.is_file() else b""
     compared = [run_id for part, _ in context.parts for column in part.columns for _, run_id, _ in column.seeds]
-    stands, wanted = UNLINKED.encode(), LINKED.encode()
+    current, replacement = UNLINKED.encode(), LINKED.encode()
     if not all(run_id.encode() in judged for run_id in compared):
-        stands, wanted = wanted, stands
+        current, replacement = replacement, current
     page = index.read_bytes()
-    if stands in page:
-        (folder / index.name).write_bytes(page.replace(stands, wanted))
+    if current in page:
+        (folder / index.name).write_bytes(page.replace(current, replacement))
         os.replace(folder / index.name, index)
 
 
@@ -294,51 +294,51 @@ def template_problems(folder: Path) -> list[str]:
     problems = [
         f"{path.name}: this file is a link that leads out of the folder" for path in paths if path not in inside
     ]
-    taken_in: dict[str, set[str]] = {}
+    includes: dict[str, set[str]] = {}
     for path in inside:
-        problems += _problems(path, folder, taken_in)
+        problems += _problems(path, folder, includes)
     names = [path.relative_to(folder).as_posix() for path in inside]
-    used = _included_templates(overridable(), taken_in)
-    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used]
+    used_names = _included_templates(overridable(), includes)
+    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used_names]
     return problems + list(_no_templates(folder, bool(paths)))
 
 
-def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
+def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) -> set[str]:
     """Return these templates and all templates that they include."""
-    reached, left = set(), list(names)
-    while left:
-        name = left.pop()
+    reached, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
         if name not in reached:
             reached.add(name)
-            left += taken_in.get(name, ())
+            pending += includes.get(name, ())
     return reached
 
 
-def _no_templates(folder: Path, some: bool) -> Iterator[str]:
+def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
     """Yield a problem for every file whose name is similar to a template's name.
 
     Yield another problem if the folder contains no template.
     """
-    others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
-    known = overridable()
-    meant = {name: near for name in others if (near := _suggestion(name, known))}
-    for name, near in meant.items():
+    file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
+    template_names = overridable()
+    suggestions = {name: suggestion for name in file_names if (suggestion := _suggestion(name, template_names))}
+    for name, suggestion in suggestions.items():
         yield (
-            f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {near!r}?); "
-            f"known: {', '.join(known)}"
+            f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {suggestion!r}?); "
+            f"known: {', '.join(template_names)}"
         )
-    if not (some or meant):
+    if not (has_templates or suggestions):
         yield (
             f"templates: no file in it ends in {SUFFIX}, so no page would change; "
-            f"found {join_names(others) or 'nothing'}; known: {', '.join(known)}"
+            f"found {join_names(file_names) or 'nothing'}; known: {', '.join(template_names)}"
         )
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, template_names: Iterable[str]) -> str:
     """Return the template that a name such as `form.html` or `FORM.HTML.J2` may mean."""
-    plain = name.lower()
-    written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
-    return next((template for template in known if template in written), "")
+    lowered = name.lower()
+    candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
+    return next((template for template in template_names if template in candidates), "")
 
 
 def overridable() -> list[str]:
@@ -352,16 +352,16 @@ def _unused_template(name: str) -> str:
     return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 
-def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterator[str]:
+def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterator[str]:
     name = path.relative_to(folder).as_posix()
-    made = environment(name, folder)
+    env = environment(name, folder)
     try:
         with bounded_memory():  # Jinja2 evaluates some constants while it compiles
             source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
-            tree = made.parse(source, name)
-            unknown = _unknown_filters(made, tree, name)
+            tree = env.parse(source, name)
+            unknown = _unknown_filters(env, tree, name)
             if not unknown:
-                made.compile(source, name)
+                env.compile(source, name)
     except UnreadableFile as error:
         yield f"{name}: {error.reason}"
         return
@@ -371,18 +371,18 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     yield from unknown
     if unknown:
         return  # Jinja2 can check names only if it knows every filter
-    taken_in[name] = {other for other in meta.find_referenced_templates(tree) if other}
+    includes[name] = {template for template in meta.find_referenced_templates(tree) if template}
     if name in TEMPLATES:
-        known = {field.name for field in fields(TEMPLATES[name])}
-        for unknown in sorted(meta.find_undeclared_variables(tree) - known - set(made.globals)):
-            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, known)}"
+        variable_names = {field.name for field in fields(TEMPLATES[name])}
+        for unknown in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
+            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, variable_names)}"
 
 
-def _unknown_filters(made: Environment, tree: nodes.Template, name: str) -> list[str]:
+def _unknown_filters(env: Environment, tree: nodes.Template, name: str) -> list[str]:
     return [
-        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, made.filters)}"
+        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
         for node in tree.find_all(nodes.Filter)
-        if node.name not in made.filters
+        if node.name not in env.filters
     ]
 
 
@@ -402,7 +402,7 @@ def unfinished(out: Path) -> Iterator[Path]:
     folders of killed processes are removed at the start.
     """
     out.mkdir(parents=True, exist_ok=True)
-    for left in process_ownership.abandoned(out, ".*"):
-        process_ownership.remove_quietly(left)
-    with process_ownership.temp_dir(PREFIX, out) as made:
-        yield made
+    for stale_folder in process_ownership.abandoned(out, ".*"):
+        process_ownership.remove_quietly(stale_folder)
+    with process_ownership.temp_dir(PREFIX, out) as folder:
+        yield folder

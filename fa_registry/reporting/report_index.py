@@ -63,7 +63,7 @@ def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
     seeds: dict[str, set[int]] = {}
     for name, seed in pairs:
         seeds.setdefault(name, set()).add(seed)
-    return {name: frozenset(found) for name, found in seeds.items()}
+    return {name: frozenset(seed_set) for name, seed_set in seeds.items()}
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,17 @@ class Sources:
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
         """Identity of a setting → label of a method → judged seeds, without controls."""
-        found: dict[str, dict[str, frozenset[int]]] = {}
+        by_setting: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
                 seeds = frozenset(run.record.spec.seed for run in group.runs)
-                found.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
-        return found
+                by_setting.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
+        return by_setting
 
     @cached_property
     def columns(self) -> Columns:
         """The columns of the audit table for which a run has a number."""
-        return audit_columns(self.report.runs, known=self.known)
+        return audit_columns(self.report.runs, card_metrics=self.known)
 
     @cached_property
     def control_seeds(self) -> Mapping[str, frozenset[int]]:
@@ -166,11 +166,11 @@ class Sources:
         ids = [run.record.run_id for run in group.runs]
         judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
         verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
-        why: tuple[Difference, ...] = ()
+        edition_differences: tuple[Difference, ...] = ()
         if len({verdict.outcome for verdict in verdicts}) > 1:
             findings = ([finding for run in runs for finding in run.findings] for runs in judged)
-            why = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
-        return ComparedRow(group_label(group), group.setting, href, verdicts, why)
+            edition_differences = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
+        return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
         """Return every further edition with the runs of the group that it judges."""
@@ -199,8 +199,11 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
     """Yield every edition that is modified or not built in, with its changes."""
     for edition in editions:
         if provenance_of(edition) != SHIPPED or edition.overrides:
-            known = () if provenance_of(edition) == FOREIGN else edition.differences
-            rows = [EditionChange(at.rule, at.field, _value(at.shipped), _value(at.this)) for at in known]
+            changes = () if provenance_of(edition) == FOREIGN else edition.differences
+            rows = [
+                EditionChange(change.rule, change.field, _value(change.shipped), _value(change.this))
+                for change in changes
+            ]
             yield ChangedEdition(edition, _why_changed(edition), Truncated.first(MOST_CHANGES, rows))
 
 
@@ -224,20 +227,25 @@ def _value(value: Scalar | None) -> str:
     return value if isinstance(value, str) else f"{value:.12g}"
 
 
-def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
+def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Difference]:
     """Return one row per subject that the editions judge differently.
 
     A subject is, for example, scale or depth. If there is no such subject, the only row states that the findings are the same.
     """
-    made = []
+    rows = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
-        about = [
+        findings_by_edition = [
             (edition, [finding for finding in findings if subject_of(finding.quantity) == subject])
             for edition, findings in judged
         ]
-        if len({_decides(findings) for _, findings in about}) > 1:
-            made.append(Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about)))
-    return made or [Difference("verdict", (SAME_FINDINGS,))]
+        if len({_decides(findings) for _, findings in findings_by_edition}) > 1:
+            rows.append(
+                Difference(
+                    subject,
+                    tuple(_clause(edition, findings, card_metrics) for edition, findings in findings_by_edition),
+                )
+            )
+    return rows or [Difference("verdict", (SAME_FINDINGS,))]
 
 
 def _decides(findings: Iterable[Finding]) -> str:
@@ -246,28 +254,28 @@ def _decides(findings: Iterable[Finding]) -> str:
     return min(outcomes, key=SEVERITY.index, default="pass")
 
 
-def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
+def _clause(edition: EditionReference, findings: Sequence[Finding], card_metrics: Known) -> str:
     if not findings:
         return f"{describe_edition(edition)} does not judge this subject."
     worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
-    word = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
+    state_text = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
     gate = "" if worst.gating else ", but does not count for the verdict"
     return (
-        f"{describe_edition(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
-        f"observed {_observed(same, known)}{share}."
+        f"{describe_edition(edition)}: {worst.rule} {worst.title} {state_text}{gate}, required {worst.required}, "
+        f"observed {_observed(same, card_metrics)}{share}."
     )
 
 
-def _observed(findings: Sequence[Finding], known: Known) -> str:
+def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
     readings = [finding.observed for finding in findings if finding.observed.value is not None]
     if not readings:
         missing = findings[0].observed
         return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
     readings.sort(key=lambda observed: observed.value)
-    kind = kind_of(findings[0].quantity, known)
+    kind = kind_of(findings[0].quantity, card_metrics)
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
 
 
@@ -284,32 +292,39 @@ def without_mismatches(report: AuditReport) -> AuditReport:
     broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
     if not broken:
         return report
-    touched = {
+    affected_keys = {
         seeds_key(run.record.spec)
         for run in report.runs
         if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
     }
-    gone = {
-        run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
+    excluded_ids = {
+        run.record.run_id
+        for run in report.runs
+        if run.record.run_id in broken or seeds_key(run.record.spec) in affected_keys
     }
     opinions = tuple(
         replace(
-            opinion, judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in gone)
+            opinion,
+            judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in excluded_ids),
         )
         for opinion in report.opinions
     )
-    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
-    runs = tuple(run for run in report.runs if run.record.run_id not in gone)
+    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in excluded_ids)
+    runs = tuple(run for run in report.runs if run.record.run_id not in excluded_ids)
     return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
 
 
 def _excluded(record: RunRecord) -> Exclusion:
-    named = record.spec.method_label, record.setting
+    method_and_setting = record.spec.method_label, record.setting
     if is_intact(record):
         reason = "the run was judged together with a run whose integrity is a mismatch: audit the run again"
-        return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
+        return Exclusion(
+            record.run_id, record.name, reason, "", *method_and_setting, record.spec, "broken", record.integrity
+        )
     reason = f"integrity failure: {'; '.join(record.integrity.details)}"
-    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
+    return Exclusion(
+        record.run_id, record.name, reason, "", *method_and_setting, record.spec, "integrity", record.integrity
+    )
 
 
 WORST_FIRST = ("differs", "not possible", "agrees")
@@ -352,9 +367,9 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
         for check in integrity.checks:
-            alike = subjects.setdefault(check.subject, {})
-            alike.setdefault((check.outcome, check.detail), []).append(run_id)
-    return tuple(_row(subject, alike) for subject, alike in subjects.items())
+            run_ids_by_result = subjects.setdefault(check.subject, {})
+            run_ids_by_result.setdefault((check.outcome, check.detail), []).append(run_id)
+    return tuple(_row(subject, by_result) for subject, by_result in subjects.items())
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:

@@ -61,8 +61,8 @@ class Frozen:
         if run.frozen_doubt and not run.frozen_run_id:
             return Number(Reading(None, run.frozen_doubt), "pct", ())
         if not run.frozen_run_id:
-            given = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
-            return Number(given, "pct", (run.record.run_id,) if given.value is not None else ())
+            stated_reading = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
+            return Number(stated_reading, "pct", (run.record.run_id,) if stated_reading.value is not None else ())
         control = self.runs.get(run.frozen_run_id)
         reading = (
             scalar_metric(control, "accuracy")
@@ -107,7 +107,7 @@ def last_site(record: RunRecord, name: str) -> Reading:
     return row[-1] if row else Reading(None, f"{name} was not measured")
 
 
-def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known = NONE) -> Number:
+def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Number:
     """Return the number of a run for one column of a table.
 
     The number of a metric by site is the value at the last site. A metric that compares with the frozen control is computed with
@@ -117,7 +117,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
         run: The run.
         `quantity`: The metric.
         frozen: The frozen controls of the report.
-        known: The metrics of the report.
+        card_metrics: The metrics of the report.
     """
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
@@ -127,12 +127,12 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known 
             None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
         )
         return Number(by_site, quantity.kind, (record.run_id,))
-    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, known)
+    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
     reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
     return Number(reading, quantity.kind, (record.run_id,))
 
 
-def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, known: Known = NONE) -> Columns:
+def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, card_metrics: Known = NONE) -> Columns:
     """Return the metrics of a table, in the order of `names`.
 
     An optional metric is included only if a run measured it.
@@ -140,16 +140,18 @@ def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, 
     Args:
         runs: The runs.
         names: Keys of the metrics.
-        known: The metrics of the report.
+        card_metrics: The metrics of the report.
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
-    quantities = (quantity_of(name, known) for name in names)
+    quantities = (quantity_of(name, card_metrics) for name in names)
     return tuple(
-        one for one in quantities if one.always or one.name in measured or at_last_site(one.name, known) in measured
+        metric
+        for metric in quantities
+        if metric.always or metric.name in measured or at_last_site(metric.name, card_metrics) in measured
     )
 
 
-def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NONE) -> SeedRow:
+def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Known = NONE) -> SeedRow:
     """Return one run with its number in each column."""
     record = run.record
     return SeedRow(
@@ -160,7 +162,7 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NON
         status=record.status,
         verdict=run.verdict,
         integrity=record.integrity.state,
-        numbers={column.name: metric_of_run(run, column, frozen, known) for column in columns},
+        numbers={column.name: metric_of_run(run, column, frozen, card_metrics) for column in columns},
     )
 
 
@@ -172,12 +174,16 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
         values: One number per seed.
     """
     rows = tuple(values)
-    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
-    broken = [row for row in rows if row.number.reading.not_finite]
-    known = [row for row in rows if row.number.reading.value is not None]
-    ids = tuple(dict.fromkeys(run_id for row in broken or known or rows for run_id in row.number.run_ids))
-    mean = Number(found.mean, quantity.kind, ids)
-    return Estimate(quantity.kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
+    summary = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
+    rows_not_finite = [row for row in rows if row.number.reading.not_finite]
+    rows_with_value = [row for row in rows if row.number.reading.value is not None]
+    ids = tuple(
+        dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
+    )
+    mean = Number(summary.mean, quantity.kind, ids)
+    return Estimate(
+        quantity.kind, rows, summary.n, mean, summary.std, summary.low, summary.high, average=summary.average
+    )
 
 
 def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
@@ -189,19 +195,19 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
     return seed_estimate(quantity, values)
 
 
-def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, known: Known = NONE) -> Estimate:
+def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Estimate:
     """Return the mean over seeds of a metric in a column of a table.
 
     If a metric depends on a frozen accuracy that the author stated, the mean has no interval. A stated accuracy is not paired
     by seed, so the rule that judges the margin computes the interval.
     """
-    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
-    found = seed_estimate(quantity, values)
+    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
+    estimate = seed_estimate(quantity, values)
     stated = [run for run in runs if quantity.name in COMPARED_WITH_CONTROL and frozen.stated(run)]
-    if found.low.value is None or not stated:
-        return found
+    if estimate.low.value is None or not stated:
+        return estimate
     reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
-    return dataclasses.replace(found, low=reason, high=reason)
+    return dataclasses.replace(estimate, low=reason, high=reason)
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
@@ -259,7 +265,7 @@ def integrity_row(record: RunRecord) -> IntegrityRow:
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
-def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Known) -> tuple[FindingRow, ...]:
+def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
     """Return the findings of one method in one setting.
 
     Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
@@ -268,9 +274,9 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
         runs: The runs.
         method: Label of the method.
         setting: Name of the setting.
-        known: The metrics of the report, which define the formats of numbers.
+        card_metrics: The metrics of the report, which define the formats of numbers.
     """
-    alike: dict[tuple, list[tuple[int, Finding]]] = {}
+    findings_by_judgement: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}
     for run in runs:
         logged[run.record.run_id] = as_logged(run.record)
@@ -278,8 +284,8 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
         for finding in run.findings:
             if not (control and finding.outcome == "skipped"):
                 key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
-                alike.setdefault(key, []).append((run.record.spec.seed, finding))
-    return tuple(_row(several, method, setting, known, logged) for several in alike.values())
+                findings_by_judgement.setdefault(key, []).append((run.record.spec.seed, finding))
+    return tuple(_row(several, method, setting, card_metrics, logged) for several in findings_by_judgement.values())
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
@@ -288,7 +294,7 @@ def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
 
 
 def _row(
-    several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
+    several: Sequence[tuple[int, Finding]], method: str, setting: str, card_metrics: Known, logged: Mapping[str, str]
 ) -> FindingRow:
     first = several[0][1]
     same: dict[tuple, list[tuple[int, Finding]]] = {}
@@ -305,20 +311,20 @@ def _row(
         required=first.required,
         method=method,
         setting=setting,
-        said=tuple(_statement(one, known, fired) for (*_, fired, _), one in same.items()),
+        said=tuple(_statement(findings, card_metrics, fired) for (*_, fired, _), findings in same.items()),
         limit=first.limit or first.required,
-        under=quantity_of(first.quantity, known).under,
+        under=quantity_of(first.quantity, card_metrics).under,
     )
 
 
-def _statement(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> SeedStatement:
+def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
         sentence=first.sentence,
-        observed=Number(first.observed, kind_of(first.quantity, known), run_ids),
+        observed=Number(first.observed, kind_of(first.quantity, card_metrics), run_ids),
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",

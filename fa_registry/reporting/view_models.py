@@ -87,8 +87,8 @@ class Truncated(Generic[T]):
     total: int
 
     @classmethod
-    def first(cls, most: int, items: Sequence[T]) -> Truncated[T]:
-        return cls(tuple(items[:most]), len(items))
+    def first(cls, limit: int, items: Sequence[T]) -> Truncated[T]:
+        return cls(tuple(items[:limit]), len(items))
 
     @property
     def left(self) -> int:
@@ -397,7 +397,7 @@ class FindingRow:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(seed for one in self.said for seed in one.seeds)
+        return tuple(seed for statement in self.said for seed in statement.seeds)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_one_seed_says_so_and_a_control_says_nothing(report):
 
 
 def test_one_run_of_several_seeds_says_nothing_of_one_seed(report):
-    assert not any("One seed" in claim.text for claim in claims(report.runs[:1], alone=False))
+    assert not any("One seed" in claim.text for claim in claims(report.runs[:1], has_all_runs=False))
 
 
 def test_a_rule_that_was_waived_does_not_pass_by_itself(rich):

@@ -35,8 +35,8 @@ class DrawingSurface:
 
     def text(self, x: float, y: float, description: str, **look: object) -> None:
         """Write text at a position; control characters of untrusted text are escaped."""
-        given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
-        self.axes.text(x, y, escape_control(description), **(given | look))
+        defaults = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        self.axes.text(x, y, escape_control(description), **(defaults | look))
 
     def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
         self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
@@ -96,15 +96,15 @@ def small_multiples(
         (method, its panel, whether the panel is the first of its row).
     """
     wide = (WIDTH - LEFT - 0.12) / ACROSS
-    shown = short_names(list(methods), LETTERS)
-    for place, ((method, edges), name) in enumerate(zip(methods.items(), shown, strict=True)):
-        row, column = divmod(place, ACROSS)
+    displayed_names = short_names(list(methods), LETTERS)
+    for index, ((method, edges), name) in enumerate(zip(methods.items(), displayed_names, strict=True)):
+        row, column = divmod(index, ACROSS)
         box = PanelFrame(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
         sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
         sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
         if column == 0:
             sheet.text(0.02, box.top - 0.1, names[1])
-        if place + ACROSS >= len(methods):
+        if index + ACROSS >= len(methods):
             sheet.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
         yield method, box, column == 0
 
@@ -114,14 +114,14 @@ def height_of(count: int, head: float, high: float) -> float:
     return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
 
 
-def padded(values: Iterable[float], least: float) -> tuple[float, float]:
-    """Return the range of the values with a margin, at least `least` wide.
+def padded(values: Iterable[float], min_width: float) -> tuple[float, float]:
+    """Return the range of the values with a margin, at least `min_width` wide.
 
     The range is centred at 0 if there is no finite value.
     """
-    known = [value for value in values if math.isfinite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    margin = max(0.06 * (high - low), (least - (high - low)) / 2)
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    margin = max(0.06 * (high - low), (min_width - (high - low)) / 2)
     return low - margin, high + margin
 
 

@@ -72,9 +72,9 @@ def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapp
         cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
-    tells = made.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(made) else []
-    return made[tells].reset_index(drop=True) if len(made) else made
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
+    is_informative = frame.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(frame) else []
+    return frame[is_informative].reset_index(drop=True) if len(frame) else frame
 
 
 def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
@@ -101,8 +101,8 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
     """Return the heat maps of one setting, one for each metric with values by site."""
-    made = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
-    return tuple(one for one in made if one)
+    figure_panels = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
+    return tuple(figure_panel for figure_panel in figure_panels if figure_panel)
 
 
 def _panel(
@@ -113,18 +113,18 @@ def _panel(
         return None
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
-    shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
-    drawn = draw(panel, numbers, rule[1] if rule else None, dpi)
+    printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
+    image = draw(panel, numbers, rule[1] if rule else None, dpi)
     return FigurePanel(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
         _caption(panel, numbers, rule)
         + series_sentence([run.record.integrity for group in groups for run in group.runs]),
-        data_uri(drawn),
-        f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
-        tuple(f"epoch {epoch}" for epoch in shown),
-        tuple(_table(panel, numbers, shown)),
-        drawn=drawn,
+        data_uri(image),
+        f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
+        tuple(f"epoch {epoch}" for epoch in printed_epochs),
+        tuple(_table(panel, numbers, printed_epochs)),
+        drawn=image,
     )
 
 
@@ -157,8 +157,8 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[RowGroup[Number]]:
-    shown = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
-    for method, rows in shown.groupby("method", sort=False):
+    visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
         lines = []
         for site, of_site in rows.groupby("site"):
@@ -180,16 +180,18 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
         dpi: Dots per inch.
     """
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    shown = numbers[numbers["method"].isin(methods)]
-    sites = shown[~_nowhere(shown)]["site"]
-    counted = shown[~shown["exact"]]["value"].dropna()
-    scale = growth(counted, threshold) if panel.log else signed(counted)
+    visible_rows = numbers[numbers["method"].isin(methods)]
+    sites = visible_rows[~_nowhere(visible_rows)]["site"]
+    informative_values = visible_rows[~visible_rows["exact"]]["value"].dropna()
+    scale = growth(informative_values, threshold) if panel.log else signed(informative_values)
     sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     bar(sheet, scale, panel.label, LEFT, 0.1)
-    last = shown.groupby("method")["epoch"].max()
+    last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
     for method, box, first in small_multiples(sheet, edges, HEAD, PANEL, ("epoch", "site l")):
-        _cells(sheet, box, shown[(shown["method"] == method) & shown["site"].isin(set(sites))], scale)
+        _cells(
+            sheet, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
+        )
         for epoch, side in (
             (0, "left"),
             (int(box.last), "right"),
@@ -205,10 +207,12 @@ def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Sc
     """Draw one cell per epoch and site, up to half the distance to the next epoch."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
-    sides = {epoch: (box.x(edges[place]), box.x(edges[place + 1])) for place, epoch in enumerate(epochs)}
+    sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
     fields, colours = [], []
-    counted = rows[~rows["exact"]]  # at the others Γ = 1 by construction
-    for site, epoch, value in zip(counted["site"], counted["epoch"], counted["value"], strict=True):
+    informative_rows = rows[~rows["exact"]]  # at the others Γ = 1 by construction
+    for site, epoch, value in zip(
+        informative_rows["site"], informative_rows["epoch"], informative_rows["value"], strict=True
+    ):
         (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
         if value == value:
@@ -267,15 +271,15 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
     A rule fires above the threshold.
     """
-    known = [math.log10(value) for value in values if value > 0] or [0.0]
-    low = min(0.0, math.floor(10 * min(known)) / 10)
+    logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
+    low = min(0.0, math.floor(10 * min(logarithms)) / 10)
     if threshold is None or threshold <= 0:
-        parts = [(low, max(*known, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
+        parts = [(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
         return _logarithmic(parts, None)
-    at = math.log10(threshold)
-    parts = [(min(low, at - 0.3), at, WHITE, BLUE, STEPS_BELOW)]
-    if max(known) > at:
-        parts.append((at, max(*known, at + 0.3), ORANGE, DARK_ORANGE, STEPS))
+    log_threshold = math.log10(threshold)
+    parts = [(min(low, log_threshold - 0.3), log_threshold, WHITE, BLUE, STEPS_BELOW)]
+    if max(logarithms) > log_threshold:
+        parts.append((log_threshold, max(*logarithms, log_threshold + 0.3), ORANGE, DARK_ORANGE, STEPS))
     return _logarithmic(parts, threshold)
 
 
@@ -325,9 +329,9 @@ def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float)
     outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
     sheet.axes.add_patch(outline)
     for edge, label in scale.ticks:
-        own = edge == scale.limit
-        label = f"limit {label}" if own else label
-        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK)
+        is_limit = edge == scale.limit
+        label = f"limit {label}" if is_limit else label
+        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if is_limit else TICK)
     if scale.limit is not None:
         sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
     sheet.text(left + LENGTH + 0.12, top + THICK / 2, text)

@@ -57,19 +57,19 @@ def setting_figures(
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
     dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
-    made: list[SettingFigures] = []
+    parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
             pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
             dots = tuple(filter(None, [accuracy_panel(members, dpi)]))
             fitting, room = _fitted((*pictures, *dots), room)
-            if room < 0 and made:
+            if room < 0 and parts:
                 break
-            shown = fitting[: len(pictures)], fitting[len(pictures) :]
-            made.append(SettingFigures(members[0].setting, *shown))
-        for place, members in enumerate(drawable[: len(made)]):
-            made[place], room = _with_sites(made[place], members, cards, dpi, room)
-    return Truncated(tuple(made), len(drawable))
+            pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
+            parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
+        for index, members in enumerate(drawable[: len(parts)]):
+            parts[index], room = _with_sites(parts[index], members, cards, dpi, room)
+    return Truncated(tuple(parts), len(drawable))
 
 
 def bytes_left(page: int) -> int:
@@ -89,19 +89,19 @@ def _with_sites(
         return replace(part, full=False), 0
     fitting = list(part.plates)
     for panel in filter(None, [gamma_panel(members, dpi, cards), *heat_panels(members, dpi, cards)]):
-        shown, room = _fitted([panel], room)
+        fitting_figures, room = _fitted([panel], room)
         if room < 0:
             return replace(part, plates=tuple(fitting), full=False), 0
-        fitting += shown
+        fitting += fitting_figures
     return replace(part, plates=tuple(fitting)), room
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
-    whole = room - sum(map(size_of, figures))
-    if whole >= 0:
-        return tuple(figures), whole
-    bare = tuple(map(_bare, figures))
-    return bare, room - sum(map(size_of, bare))
+    remaining = room - sum(map(size_of, figures))
+    if remaining >= 0:
+        return tuple(figures), remaining
+    without_tables = tuple(map(_bare, figures))
+    return without_tables, room - sum(map(size_of, without_tables))
 
 
 def _bare(figure: Figured) -> Figured:
@@ -110,14 +110,14 @@ def _bare(figure: Figured) -> Figured:
 
 def size_of(figure: Picture | FigurePanel) -> int:
     """Return the approximate size of a figure and its table on the page, in bytes."""
-    bare = len(figure.uri) + len(figure.alt.encode())
+    image_size = len(figure.uri) + len(figure.alt.encode())
     if isinstance(figure, Picture):
         table = TABLE_BYTES + len(figure.rows) * (ROW_BYTES + NUMBER_BYTES * len(figure.epochs))
-        return FIGURE_BYTES + bare + table * bool(figure.rows)
+        return FIGURE_BYTES + image_size + table * bool(figure.rows)
     rows = [row for group in figure.groups for row in group.rows]
     ids = sum(GROUP_BYTES + len("".join(group.run_ids)) + len(group.name) for group in figure.groups)
     numbers = LINE_BYTES * len(rows) + CELL_BYTES * sum(len(row.cells) for row in rows)
-    return PANEL_BYTES + bare + len(figure.caption.encode()) + ids + numbers
+    return PANEL_BYTES + image_size + len(figure.caption.encode()) + ids + numbers
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:
@@ -139,15 +139,15 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    drawn = trajectory_png(panel, groups, shades, dpi)
+    image = trajectory_png(panel, groups, shades, dpi)
     return Picture(
         panel.title,
         _alternative(panel, groups),
         caption,
-        data_uri(drawn),
+        data_uri(image),
         epochs,
         table_rows(panel, groups, epochs),
-        drawn,
+        image,
     )
 
 

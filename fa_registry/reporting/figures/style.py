@@ -43,9 +43,9 @@ class RenderedFigure(bytes):
     """
 
     def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
-        made = super().__new__(cls, png)
-        made._figure = figure
-        return made
+        instance = super().__new__(cls, png)
+        instance._figure = figure
+        return instance
 
     def vector(self, kind: str) -> bytes:
         """Return the figure as a vector file.
@@ -94,19 +94,19 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
     return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round numbers between `low` and `high`, in at most about `most` steps."""
-    places = MaxNLocator(nbins=most, steps=[1, 2, 5, 10]).tick_values(low, high)
-    return [place for place in places if low <= place <= high]
+def ticks(low: float, high: float, max_steps: int) -> list[float]:
+    """Return round numbers between `low` and `high`, in at most about `max_steps` steps."""
+    values = MaxNLocator(nbins=max_steps, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [value for value in values if low <= value <= high]
 
 
-def whole_ticks(last: int, most: int = 4) -> list[int]:
-    """Return whole numbers from 0 to `last` in at most `most` equal steps."""
-    places = MaxNLocator(nbins=most, integer=True, min_n_ticks=1).tick_values(0, last)
-    return [round(place) for place in places if 0 <= place <= last]
+def whole_ticks(last: int, max_steps: int = 4) -> list[int]:
+    """Return whole numbers from 0 to `last` in at most `max_steps` equal steps."""
+    values = MaxNLocator(nbins=max_steps, integer=True, min_n_ticks=1).tick_values(0, last)
+    return [round(value) for value in values if 0 <= value <= last]
 
 
-def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:
+def compressed(pixels: np.ndarray, flat: Iterable[str], line_colours: Iterable[str]) -> bytes:
     """Return a PNG with a colour palette and without metadata.
 
     The size of the file is about a quarter of the size of the same image in true colour.
@@ -114,28 +114,28 @@ def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> 
     Args:
         pixels: Image of shape (height, width, 4) on a white background.
         flat: Colours of areas, which have no soft edges.
-        used: Colours of lines and letters, which have soft edges.
+        line_colours: Colours of lines and letters, which have soft edges.
     """
     palette = Image.new("P", (1, 1))
-    palette.putpalette([part for shade in shades(flat, used) for part in shade])
+    palette.putpalette([part for shade in shades(flat, line_colours) for part in shade])
     picture = Image.fromarray(pixels).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", compress_level=LEVEL)
     return buffer.getvalue()
 
 
-def shades(flat: Iterable[str], used: Iterable[str]) -> list[tuple[int, ...]]:
+def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, ...]]:
     """Return the palette of an image as RGB values.
 
     The palette consists of white, the flat colours, and SHADES steps from white to each used colour.
     """
-    ways = [
+    blended_colours = [
         tuple(round(255 * (1 - (1 - part) * step / SHADES)) for part in to_rgb(colour))
-        for colour in dict.fromkeys(used)
+        for colour in dict.fromkeys(line_colours)
         for step in range(1, SHADES + 1)
     ]
-    plain = [tuple(round(255 * part) for part in to_rgb(colour)) for colour in flat]
-    return list(dict.fromkeys([(255, 255, 255), *plain, *ways]))[:LARGEST]
+    flat_colours = [tuple(round(255 * part) for part in to_rgb(colour)) for colour in flat]
+    return list(dict.fromkeys([(255, 255, 255), *flat_colours, *blended_colours]))[:LARGEST]
 
 
 # Okabe and Ito's palette without yellow (invisible on white): distinguishable with any common colour blindness.

@@ -33,13 +33,13 @@ def write_report(report: AuditReport, path: Path) -> None:
 def pieces(value: Any) -> Iterator[str]:
     """Yield the JSON text of a report in pieces; a piece is at most about one run."""
     if isinstance(value, LAID_OUT):
-        for place, field in enumerate(fields(value)):
-            yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
+        for index, field in enumerate(fields(value)):
+            yield f"{',' if index else '{'}\n{json.dumps(field.name)}: "
             yield from pieces(getattr(value, field.name))
         yield "\n}"
     elif isinstance(value, tuple) and value:
-        for place, entry in enumerate(value):
-            yield ",\n" if place else "[\n"
+        for index, entry in enumerate(value):
+            yield ",\n" if index else "[\n"
             yield from pieces(entry)
         yield "\n]"
     else:

@@ -32,13 +32,13 @@ def write_csv(report: AuditReport, path: Path) -> None:
 
     Runs that were not judged have the status `excluded`.
     """
-    chosen = columns(report)
+    csv_columns = columns(report)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
-        writer.writerow([guarded(escape_control(column.name)) for column in chosen] + [REASONS])
+        writer.writerow([guarded(escape_control(column.name)) for column in csv_columns] + [REASONS])
         for row in rows(report):
-            writer.writerow(_line(row, chosen))
-        writer.writerows(_excluded(one, report, chosen) for one in report.excluded)
+            writer.writerow(_line(row, csv_columns))
+        writer.writerows(_excluded(exclusion, report, csv_columns) for exclusion in report.excluded)
 
 
 def guarded(text: str) -> str:
@@ -54,8 +54,8 @@ def unguarded(cell: str) -> str:
     return cell.removeprefix("'")
 
 
-def _line(row: CsvRowSource, chosen: Sequence[CsvColumn]) -> list[str]:
-    cells = {column.name: column.read(row) for column in chosen}
+def _line(row: CsvRowSource, csv_columns: Sequence[CsvColumn]) -> list[str]:
+    cells = {column.name: column.read(row) for column in csv_columns}
     reasons = {name: cell.reason for name, cell in cells.items() if isinstance(cell, Reading) and cell.value is None}
     return [_written(cell) for cell in cells.values()] + [_reasons(reasons)]
 
@@ -68,11 +68,11 @@ def _written(cell: CsvCell) -> str:
     return str(cell)
 
 
-def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
-    known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
-    known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
-    return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
-        _reasons({EXCLUDED: one.reason})
+def _excluded(exclusion: Exclusion, report: AuditReport, csv_columns: Sequence[CsvColumn]) -> list[str]:
+    cells = {"run_id": exclusion.run_id, "name": exclusion.name, "selection": report.selection, "status": EXCLUDED}
+    cells |= {"integrity": "mismatch"} if exclusion.kind == "integrity" else {}
+    return [guarded(escape_control(cells.get(column.name, ""))) for column in csv_columns] + [
+        _reasons({EXCLUDED: exclusion.reason})
     ]
 
 
@@ -129,11 +129,11 @@ def _spec(name: str, text: str, kind: str = TEXT) -> CsvColumn:
     return CsvColumn(name, text, kind, lambda row: getattr(row.run.record.spec, name))
 
 
-def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
+def _number(name: str, quantity: Metric, card_metrics: Known) -> CsvColumn:
     unit = f", {'a fraction of 1' if quantity.unit == 'fraction' else quantity.unit}" if quantity.unit else ""
 
     def read(row: CsvRowSource) -> CsvCell:
-        return metric_of_run(row.run, quantity, row.frozen, known).reading
+        return metric_of_run(row.run, quantity, row.frozen, card_metrics).reading
 
     return CsvColumn(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
 
@@ -194,26 +194,30 @@ def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
     The columns depend on the rules, editions, aggregates of Γ and other metrics of the report.
     """
     editions = tuple(
-        describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
+        describe_edition(item) for item in (report.edition, *(opinion.edition for opinion in report.opinions))
     )
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    known = metrics_of_cards(report.cards)
-    shown = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], known)
-    others = {one.name: one for one in (*run_metrics(scalars, known), *shown)}
-    others = {
-        name: one for name, one in others.items() if not name.startswith("gamma_") and name not in NUMBERS.values()
+    card_metrics = metrics_of_cards(report.cards)
+    table_metrics = audit_columns(
+        report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], card_metrics
+    )
+    further_metrics = {item.name: item for item in (*run_metrics(scalars, card_metrics), *table_metrics)}
+    further_metrics = {
+        name: item
+        for name, item in further_metrics.items()
+        if not name.startswith("gamma_") and name not in NUMBERS.values()
     }
-    return columns_of(editions, tuple(rules), gammas, tuple(others.values()), known)
+    return columns_of(editions, tuple(rules), gammas, tuple(further_metrics.values()), card_metrics)
 
 
 def columns_of(
     editions: Sequence[str],
     rules: Sequence[str],
     gammas: Sequence[str],
-    others: Sequence[Metric],
-    known: Known = NONE,
+    further_metrics: Sequence[Metric],
+    card_metrics: Known = NONE,
 ) -> tuple[CsvColumn, ...]:
     """Return the columns of audit.csv, in order.
 
@@ -221,20 +225,26 @@ def columns_of(
         editions: The editions; the leading edition is first.
         rules: The rules of the leading edition.
         gammas: Keys of the aggregates of Γ.
-        others: Further metrics with one number per run. If a name is already used by another column, the new column gets the
+        further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
             suffix `_2`.
-        known: The metrics of the report.
+        card_metrics: The metrics of the report.
     """
-    ours = _ours(editions, rules, gammas)
-    taken = {column.name for column in ours}
-    return (*ours, *(_number(f"{one.name}_2" if one.name in taken else one.name, one, known) for one in others))
+    fixed_columns = _ours(editions, rules, gammas)
+    used_names = {column.name for column in fixed_columns}
+    return (
+        *fixed_columns,
+        *(
+            _number(f"{metric.name}_2" if metric.name in used_names else metric.name, metric, card_metrics)
+            for metric in further_metrics
+        ),
+    )
 
 
 def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[CsvColumn, ...]:
     return (
         *WHO,
         *JUDGED,
-        *(_verdict(name, place, editions) for place, name in enumerate(editions)),
+        *(_verdict(name, index, editions) for index, name in enumerate(editions)),
         *(_number(name, quantity_of(quantity), NONE) for name, quantity in NUMBERS.items()),
         *(_gamma(name) for name in gammas),
         *(column for rule in rules for column in _rule(rule)),
@@ -244,16 +254,16 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
 def rows(report: AuditReport) -> Iterator[CsvRowSource]:
     """Yield the data of one line per judged run, in the order of the report."""
     frozen = Frozen.of(report)
-    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
+    opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
         statement = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {one.rule: one for one in run.findings})
+        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {item.rule: item for item in run.findings})
 
 
-def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
+def _verdict(edition: str, index: int, editions: Sequence[str]) -> CsvColumn:
     """Return the column of an edition's verdict, with a suffix for a repeated name."""
-    name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
-    return CsvColumn(name, "verdict of this edition, as text", TEXT, lambda row: row.verdicts[place].label)
+    name = f"verdict_{edition}" if edition not in editions[:index] else f"verdict_{edition}_{index + 1}"
+    return CsvColumn(name, "verdict of this edition, as text", TEXT, lambda row: row.verdicts[index].label)
 
 
 def _gamma(name: str) -> CsvColumn:

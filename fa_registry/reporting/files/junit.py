@@ -78,12 +78,14 @@ def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
 
 
 def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
-    where = f"{group_label(group)} · {group.setting}"
-    whose = f"seed {run.record.spec.seed} · run {run.record.run_id}"
+    class_name = f"{group_label(group)} · {group.setting}"
+    run_label = f"seed {run.record.spec.seed} · run {run.record.run_id}"
     for finding in run.findings:
-        yield _finding(_element("testcase", classname=where, name=f"{finding.rule} {finding.title} · {whose}"), finding)
+        yield _finding(
+            _element("testcase", classname=class_name, name=f"{finding.rule} {finding.title} · {run_label}"), finding
+        )
     integrity = run.record.integrity
-    case = _element("testcase", classname=where, name=f"integrity · {whose}")
+    case = _element("testcase", classname=class_name, name=f"integrity · {run_label}")
     if integrity.state in STATES:
         _outcome(case, STATES[integrity.state], integrity.state, "\n".join(integrity.details))
     yield case

@@ -41,10 +41,12 @@ class OfRecords(GenerateJsonSchema):
 
         Some pydantic releases omit the docstring of a nested record.
         """
-        written = super().dataclass_schema(schema)
-        written.pop("title", None)
-        fields = {name: field | _text(field.get("description", "")) for name, field in written["properties"].items()}
-        return written | _text(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
+        base_schema = super().dataclass_schema(schema)
+        base_schema.pop("title", None)
+        fields = {
+            name: field | _text(field.get("description", "")) for name, field in base_schema["properties"].items()
+        }
+        return base_schema | _text(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
 
 
 def _text(text: str) -> dict[str, str]:
@@ -56,12 +58,12 @@ def schema_of(root: type, title: str) -> dict[str, Any]:
 
     A field with a default may be absent. Fields that the record does not declare are not allowed.
     """
-    written = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
+    base_schema = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": f"{title}, schema {SCHEMA}",
-        **written["prefixItems"][0],
-        "$defs": written["$defs"],
+        **base_schema["prefixItems"][0],
+        "$defs": base_schema["$defs"],
     }
 
 
@@ -145,15 +147,15 @@ def _lines() -> Iterator[str]:
     yield from _records(diff_schema(), audit["$defs"])
 
 
-def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> Iterator[str]:
     """Yield a section of the page per record, except for known records."""
     definitions = schema["$defs"]
-    waiting, seen = _inside(schema["$ref"]), set(known)
+    waiting, done_names = _inside(schema["$ref"]), set(documented_names)
     while waiting:
         name = waiting.pop(0)
-        if name in seen:
+        if name in done_names:
             continue
-        seen.add(name)
+        done_names.add(name)
         record = definitions[name]
         waiting += _inside(record)
         yield f"### {name}\n\n{_sentence(record['description'])}.\n"

@@ -86,21 +86,21 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
         room: Maximum size of all analyses in bytes.
     """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
-    shown: list[PageAnalysis] = []
+    pages: list[PageAnalysis] = []
     left_out: list[tuple[str, str]] = []
     for analyser in ranked():
         full = f"the page is full; {COMMAND.format(analyser.name)}"
-        why, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
-        if not why:
+        reason, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
+        if not reason:
             analysis = analyser.run(report, edition)
-            why = analyser.silence(analysis)
-            page = None if why else _page(analysis, report)
+            reason = analyser.silence(analysis)
+            page = None if reason else _page(analysis, report)
         room -= _bytes(page) if page else 0
         if page and room >= 0:
-            shown.append(page)
+            pages.append(page)
         else:
-            left_out.append((analyser.title, why or full))
-    return PageAnalyses(tuple(shown), tuple(left_out))
+            left_out.append((analyser.title, reason or full))
+    return PageAnalyses(tuple(pages), tuple(left_out))
 
 
 def ranked() -> list[Analyser]:
@@ -108,19 +108,20 @@ def ranked() -> list[Analyser]:
 
     Only analyses with a rank and a figure are on this page.
     """
-    drawn = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
-    return sorted((analyser for analyser in drawn if analyser.rank), key=lambda analyser: analyser.rank)
+    analysers = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
+    return sorted((analyser for analyser in analysers if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
     """Return the leading edition, or the reason why analyses cannot use this edition."""
-    asked = report.edition
+    reference = report.edition
     try:
-        edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
+        edition = load_edition(reference.name, {name: float(value) for name, value in reference.overrides.items()})
     except (UnknownName, InvalidFields, ValueError) as error:
-        return f"the edition of this audit, {asked.name}, cannot be read by this installation: {error}"
-    if (edition.name, edition.digest) != (asked.name, asked.digest):
-        return f"the edition {asked.name} of this installation is not the edition of this audit (sha256 {asked.digest[:12]}…)"
+        return f"the edition of this audit, {reference.name}, cannot be read by this installation: {error}"
+    if (edition.name, edition.digest) != (reference.name, reference.digest):
+        digest = reference.digest[:12]
+        return f"the edition {reference.name} of this installation is not the edition of this audit (sha256 {digest}…)"
     return edition
 
 

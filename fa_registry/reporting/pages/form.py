@@ -81,14 +81,14 @@ EXACT = {
 }
 
 
-def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
+def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
     """Return the template variables of the form of one group.
 
     Args:
         group: The group.
         link: The link to the form.
         sources: The report and its indexes.
-        written: Blank → text that the author wrote into an earlier form.
+        blank_texts: Blank → text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # metrics with one number per run have their own table
@@ -101,10 +101,10 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     exact = exact_sites(method, sites_of(group.runs))
     findings = finding_rows(group.runs, label, setting, sources.known)
     compared = sources.compared(group, link.href)
-    others = sources.others(group)
+    further_judgements = sources.others(group)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.frozen)
-    judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
+    judged = (run for runs in (group.runs, *(runs for _, runs in further_judgements)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -132,13 +132,13 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         gamma=headline[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
-        gamma_exact=gamma_table(group.runs, exact, counted=False),
+        gamma_exact=gamma_table(group.runs, exact, informative=False),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
-        others=tuple(_judged_by(*other, label, setting, sources) for other in others),
+        others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -146,7 +146,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         completing=completion_commands(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
-        blanks=blanks(written),
+        blanks=blanks(blank_texts),
     )
 
 
@@ -162,17 +162,17 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
     return (row for row in findings if row.rule in rules and row.state)
 
 
-def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
+def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
     """Return the blanks of the form, with the texts that the author wrote.
 
     Blanks of an older template are kept if they contain a text.
 
     Args:
-        written: Blank → text that the author wrote into an earlier form.
+        blank_texts: Blank → text that the author wrote into an earlier form.
     """
-    known = [Blank(key, title, prompt, written.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
-    older = ((key, text) for key, text in written.items() if key not in PROMPTS and text)
-    return (*known, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
+    standard_blanks = [Blank(key, title, prompt, blank_texts.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
+    older = ((key, text) for key, text in blank_texts.items() if key not in PROMPTS and text)
+    return (*standard_blanks, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
 
 
 @dataclass(frozen=True)
@@ -294,22 +294,22 @@ def read_blanks(form: Path) -> dict[str, str]:
         ) from error
 
 
-def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None:
+def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
     """Check that a new page contains every text that the author wrote.
 
     Args:
-        written: Blank → text of the author.
+        blank_texts: Blank → text of the author.
         page: The new page.
         form: Path of the old form, which the new page replaces.
 
     Raises:
         UsageError: The new page lacks a text.
     """
-    kept = _written(page, f"{form} as it would be rewritten") if any(written.values()) else {}
-    lost = [key for key, text in written.items() if text and kept.get(key) != text]
-    if lost:
+    kept_texts = _written(page, f"{form} as it would be rewritten") if any(blank_texts.values()) else {}
+    lost_keys = [key for key, text in blank_texts.items() if text and kept_texts.get(key) != text]
+    if lost_keys:
         raise UsageError(
-            f"{form}: the texts that the author wrote into {', '.join(lost)} would be lost: expected these texts in the same "
+            f"{form}: the texts that the author wrote into {', '.join(lost_keys)} would be lost: expected these texts in the same "
             "blanks of the new page, found other texts. Change the template form.md.j2 so that it writes every blank with its "
             "markers, or move the file away"
         )
@@ -351,7 +351,11 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
     packages = dict.fromkeys(line for record in records for line in _packages(record))
-    trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
+    trained = [
+        line
+        for checkout, checkout_records in by_checkout.items()
+        for line in (checkout, *map(_training, checkout_records))
+    ]
     absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
     return (*packages, *trained, *absent, _audit(report))
 
@@ -372,23 +376,27 @@ def completion_commands(
         An empty tuple if no run is missing.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
-    broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
-    excluded = [one for one in excluded if one.kind != "broken"]
+    broken += [
+        _comment(f"no command repairs {exclusion.name}: {exclusion.reason}")
+        for exclusion in excluded
+        if exclusion.kind == "broken"
+    ]
+    excluded = [exclusion for exclusion in excluded if exclusion.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
-    absent = [one.spec for one in excluded if one.spec and one.kind != "integrity"]
+    absent = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind != "integrity"]
     absent += [control_of(run.record.spec) for run in gaps if not run.frozen_run_id and not run.frozen_doubt]
-    again = [one.spec for one in excluded if one.spec and one.kind == "integrity"]
-    again += [run.record.spec for run in gaps if run.frozen_run_id]
+    retrain_specs = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind == "integrity"]
+    retrain_specs += [run.record.spec for run in gaps if run.frozen_run_id]
     study = report.choice.study if report.choice else ""
     training = [train_line(spec, study) for spec in absent]
-    if (absent or not all(one.spec for one in excluded)) and (options := _chosen(report)):
+    if (absent or not all(exclusion.spec for exclusion in excluded)) and (options := _chosen(report)):
         training = [_remarked(f"fa-registry study {' '.join(options)}", [_whose_file(study)])]
-    training = list(dict.fromkeys([*training, *(train_line(spec, study, again=True) for spec in again)]))
+    training = list(dict.fromkeys([*training, *(train_line(spec, study, force=True) for spec in retrain_specs)]))
     audit = [_audit(report)] if training else []
     training += broken
-    left = len(training) - MOST_COMPLETING
-    more = [f"# and {left} more runs, listed in audit.json"] if left > 0 else []
-    return (*training[:MOST_COMPLETING], *more, *audit)
+    remaining = len(training) - MOST_COMPLETING
+    overflow_note = [f"# and {remaining} more runs, listed in audit.json"] if remaining > 0 else []
+    return (*training[:MOST_COMPLETING], *overflow_note, *audit)
 
 
 def _whose_file(study: str) -> str:
@@ -428,13 +436,13 @@ def _training(record: RunRecord) -> str:
 
 def _audit(report: AuditReport) -> str:
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    chosen, remarks = _chosen(report), []
-    options = ["--study", *chosen] if chosen else []
+    study_options, remarks = _chosen(report), []
+    options = ["--study", *study_options] if study_options else []
     if not options:
         options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
-    if report.choice and chosen:
+    if report.choice and study_options:
         remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         options.append("--waivers waivers.toml")
@@ -446,9 +454,9 @@ def _chosen(report: AuditReport) -> list[str]:
     choice = report.choice
     if choice is None or not choice.study:
         return []
-    asked = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
+    options = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
     device = [f"--device {shlex.quote(run.record.spec.device_class)}" for run in report.runs[:1]]
-    return [shlex.quote(choice.study), *asked, *device]
+    return [shlex.quote(choice.study), *options, *device]
 
 
 def _remarked(line: str, remarks: Sequence[str]) -> str:

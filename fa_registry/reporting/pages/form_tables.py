@@ -51,12 +51,12 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
     The tables are: scale and reference, credit and null, perturbation, other metrics.
     """
-    known = metrics_of_cards(report.cards)
+    card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
-    named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
-    tables = (*named, (FURTHER, list(other_metrics(measured, known))))
-    made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
-    return tuple(table for table in made if table.rows)
+    standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
+    tables = (*standard_tables, (FURTHER, list(other_metrics(measured, card_metrics))))
+    built_tables = (_site_table(title, quantities, runs, report) for title, quantities in tables)
+    return tuple(table for table in built_tables if table.rows)
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
@@ -64,30 +64,30 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
 
     Examples are the stability at the middle site and the weight drift.
     """
-    known = metrics_of_cards(report.cards)
+    card_metrics = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
-    quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
-    quantities += [*other_metrics(measured, known), *_members(runs, known)]
+    quantities = [quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured]
+    quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
     rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
     names = [quantity.name for quantity in quantities]
     notes = _notes((row.symbol, cell) for row in rows for cell in row.cells)
     return Table(PER_RUN, _seeds(runs), rows, notes, _cards(names, report), _measured(names, runs))
 
 
-def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = True) -> Table[Row[Cell]]:
+def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: bool = True) -> Table[Row[Cell]]:
     """Return the table of Γ, with sites as rows and seeds as columns.
 
     Args:
         runs: One run per seed.
         exact: The sites where Γ is exact by construction.
-        counted: True for the table of all other sites, False for the table of the exact sites.
+        informative: True for the table of all other sites, False for the table of the exact sites.
     """
     columns = _seeds(runs)
-    sites = [site for site in range(sites_of(runs)) if (site not in exact) == counted]
+    sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
     rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    where = "" if counted else ", exact by construction"
-    return Table(f"{symbol_of('gamma')} per site and seed{where}", columns, rows, notes)
+    title_suffix = "" if informative else ", exact by construction"
+    return Table(f"{symbol_of('gamma')} per site and seed{title_suffix}", columns, rows, notes)
 
 
 def sites_of(runs: Sequence[RunAudit]) -> int:
@@ -113,15 +113,16 @@ def _epoch(run: RunAudit, rule: str) -> str:
 def _site_table(
     title: str, quantities: Iterable[Metric], runs: Sequence[RunAudit], report: AuditReport
 ) -> Table[RowGroup[Cell]]:
-    shown = [one for one in quantities if _is_shown(one, runs)]
-    sites = max((len(site_row(run.record, one.name)) for one in shown for run in runs), default=0)
-    made = tuple(
-        RowGroup(one.name, tuple(_seed_row(one, run, sites) for run in runs), one.symbol, one.words) for one in shown
+    visible_metrics = [metric for metric in quantities if _is_shown(metric, runs)]
+    sites = max((len(site_row(run.record, metric.name)) for metric in visible_metrics for run in runs), default=0)
+    groups = tuple(
+        RowGroup(metric.name, tuple(_seed_row(metric, run, sites) for run in runs), metric.symbol, metric.words)
+        for metric in visible_metrics
     )
-    notes = _notes((group.symbol, cell) for group in made for row in group.rows for cell in row.cells)
-    names = [one.name for one in shown]
+    notes = _notes((group.symbol, cell) for group in groups for row in group.rows for cell in row.cells)
+    names = [metric.name for metric in visible_metrics]
     columns = tuple((f"site {site}", "") for site in range(sites))
-    return Table(title, columns, made, notes, _cards(names, report), _measured(names, runs))
+    return Table(title, columns, groups, notes, _cards(names, report), _measured(names, runs))
 
 
 def _is_shown(quantity: Metric, runs: Sequence[RunAudit]) -> bool:
@@ -157,7 +158,10 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
     """Return the finding about this metric at this site; a site of None means the run."""
-    return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
+    return next(
+        (finding for finding in run.findings if finding.quantity == name and finding.site == site and finding.state),
+        None,
+    )
 
 
 def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
@@ -169,16 +173,16 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
     return Row(quantity.name, tuple(cells), quantity.symbol, quantity.words)
 
 
-def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
+def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
     """Yield the metrics with the largest values of every metric family."""
-    for family in (one.family for one in families(known)):
+    for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
             for name, reading in run.record.measurements.scalars.items():
                 if name.startswith(family) and reading.value is not None:
                     largest[name] = max(reading.value, largest.get(name, reading.value))
-        shown = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
-        yield from (quantity_of(name, known) for name in shown)
+        largest_names = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
+        yield from (quantity_of(name, card_metrics) for name in largest_names)
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
@@ -187,8 +191,8 @@ def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
 
 
 def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
-    quantities = [str(one) for one in card.get("quantities", ())]
-    families = tuple(one.removesuffix("*") for one in quantities if one.endswith("/*"))
+    quantities = [str(quantity) for quantity in card.get("quantities", ())]
+    families = tuple(quantity.removesuffix("*") for quantity in quantities if quantity.endswith("/*"))
     return any(name in quantities or name.startswith(families) for name in names)
 
 
@@ -201,11 +205,11 @@ def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
 
     The conventions are read from the runs, because a card describes only the present diagnostic.
     """
-    taken = [
+    conventions_of_runs = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
         for run in runs
     ]
-    return "; ".join(dict.fromkeys(description(conventions) for conventions in taken if conventions))
+    return "; ".join(dict.fromkeys(description(conventions) for conventions in conventions_of_runs if conventions))
 
 
 def _belongs(convention: str, names: Sequence[str]) -> bool:
@@ -214,10 +218,10 @@ def _belongs(convention: str, names: Sequence[str]) -> bool:
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    found: Iterator[str] = (
+    reasons: Iterator[str] = (
         f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(reasons))
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
@@ -306,17 +310,17 @@ def entry(term: str, text: str) -> Entry:
     return Entry(term, (EntryValue(text),))
 
 
-def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
+def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Entry:
     """Return an entry with the values of all runs.
 
     The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
     """
-    found: dict[str, list[str]] = {}
+    runs_by_text: dict[str, list[str]] = {}
     for record in records:
-        found.setdefault(read(record), []).append(record.run_id)
-    if len(found) == 1:
-        return entry(term, next(iter(found)))
-    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in found.items()))
+        runs_by_text.setdefault(describe(record), []).append(record.run_id)
+    if len(runs_by_text) == 1:
+        return entry(term, next(iter(runs_by_text)))
+    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in runs_by_text.items()))
 
 
 def description(value: Any) -> str:
@@ -343,8 +347,8 @@ def _feedback(record: RunRecord) -> str:
         return "none saved"
     tensors = feedback.get("tensors") or {}
     shapes = "; ".join(f"{name} {tuple(shape)}" for name, shape in sorted(tensors.items()))
-    drawn = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
-    return f"sha256 {feedback['sha256']} · {drawn} · {shapes}"
+    origin = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
+    return f"sha256 {feedback['sha256']} · {origin} · {shapes}"
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
@@ -360,8 +364,12 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
 
 def _versions(record: RunRecord) -> str:
     versions = record.provenance.get("versions") or {}
-    named = {"fa_registry": record.provenance.get("fa_registry"), "python": record.provenance.get("python"), **versions}
-    return description({name: value for name, value in named.items() if value})
+    all_versions = {
+        "fa_registry": record.provenance.get("fa_registry"),
+        "python": record.provenance.get("python"),
+        **versions,
+    }
+    return description({name: value for name, value in all_versions.items() if value})
 
 
 def _commit(record: RunRecord) -> str:
@@ -386,12 +394,12 @@ def _code(record: RunRecord) -> str:
     """
     if record.spec.weights:
         return ""
-    shown = {
+    reported_code = {
         name: entry
         for name, entry in sealed_code(record).items()
         if "digest" in entry or not name.startswith("diagnostics/")
     }
-    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in shown.items())
+    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in reported_code.items())
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
@@ -402,16 +410,16 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 def _conformance(record: RunRecord) -> str:
     """Return the result of the conformance suite for a third-party method, or ""."""
-    found = record.conformance
-    if found is None or found.state == "own":
+    conformance = record.conformance
+    if conformance is None or conformance.state == "own":
         return ""
-    where = f" on {found.architecture}" if found.architecture else ""
-    return f"{found.state}{where}{': ' if found.failures else ''}{'; '.join(found.failures)}"
+    location = f" on {conformance.architecture}" if conformance.architecture else ""
+    return f"{conformance.state}{location}{': ' if conformance.failures else ''}{'; '.join(conformance.failures)}"
 
 
-def _statement(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield an entry with the runs for which `read` returns a text, if there are any."""
-    values = tuple(value for value in each(term, records, read).values if value.text)
+def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
+    """Yield an entry with the runs for which `describe` returns a text, if there are any."""
+    values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)
 
@@ -431,8 +439,8 @@ def _eval_batch(record: RunRecord) -> str:
     indices = record.provenance.get("eval_indices")
     if not indices:
         return NOT_RECORDED
-    least, largest = min(indices), max(indices)
+    lowest, highest = min(indices), max(indices)
     if len(indices) == 1:
-        return f"1 sample, index {least}"
-    every = len(set(indices)) == largest - least + 1
-    return f"{num(len(indices))} samples, indices {'' if every else 'between '}{least} {'to' if every else 'and'} {largest}"
+        return f"1 sample, index {lowest}"
+    is_range = len(set(indices)) == highest - lowest + 1
+    return f"{num(len(indices))} samples, indices {'' if is_range else 'between '}{lowest} {'to' if is_range else 'and'} {highest}"

@@ -89,7 +89,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
     columns = sources.columns
     details = len(report.runs) <= MOST
     settings, footnotes = number_footnotes(setting_rows(sources, columns), columns, details)
-    to_look_at, passed = _findings(sources)
+    not_passed, passed_count = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
@@ -112,8 +112,8 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         footnotes=footnotes,
         figures=figures,
         analyses=page_analyses(report),
-        findings=Truncated.first(MOST, to_look_at),
-        passed=passed,
+        findings=Truncated.first(MOST, not_passed),
+        passed=passed_count,
         comparison=_comparison(sources),
         reproduction=reproduction.table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
@@ -141,47 +141,49 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     A file has the name of the title of its figure. If there are several settings, the name also contains the setting.
     """
     several = len(context.figures.shown) > 1
-    found = [
-        (one.title, part.setting, one.drawn) for part in context.figures.shown for one in (*part.pictures, *part.plates)
+    figures = [
+        (figure.title, part.setting, figure.drawn)
+        for part in context.figures.shown
+        for figure in (*part.pictures, *part.plates)
     ]
-    found += [(one.title, "", one.drawn) for one in context.analyses.shown]
-    named: dict[FigureFile, bytes] = {}
-    taken: dict[str, int] = {}
-    for title, setting, drawn in found:
+    figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
+    images_by_file: dict[FigureFile, bytes] = {}
+    name_counts: dict[str, int] = {}
+    for title, setting, image in figures:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
-        taken[name] = taken.get(name, 0) + 1
-        again = f"-{taken[name]}" if taken[name] > 1 else ""  # of settings with the same label
-        named[FigureFile(title, setting, f"{FIGURES}/{name}{again}")] = drawn
-    return named
+        name_counts[name] = name_counts.get(name, 0) + 1
+        suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # of settings with the same label
+        images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
+    return images_by_file
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
     """Return the findings that did not pass, and the number of findings that passed."""
-    to_look_at, passed = [], 0
+    not_passed, passed_count = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
             if row.outcome == "pass":
-                passed += len(row.seeds)
+                passed_count += len(row.seeds)
             else:
-                to_look_at.append(row)
-    return most_severe_first(to_look_at), passed
+                not_passed.append(row)
+    return most_severe_first(not_passed), passed_count
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     """Return the runs outside of this audit; finished runs are first."""
-    found = report.choice.unaudited if report.choice else None
-    return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
+    other_runs = report.choice.unaudited if report.choice else None
+    return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
     """Return the runs whose setting differs by at most 1 % from a judged setting."""
-    found = report.choice.beside if report.choice else None
-    if found is None:
+    other_runs = report.choice.beside if report.choice else None
+    if other_runs is None:
         return None
     groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
         NearSettingRow(other, judged.label, describe_difference(differing))
-        for other in found
+        for other in other_runs
         for judged in groups.get(skeleton(other.spec), ())
         if (differing := differing_numbers(judged, other.spec))
     )
@@ -189,10 +191,10 @@ def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    for place, edition in enumerate(editions):
-        before = f"{edition.name} " if place else ""
+    for index, edition in enumerate(editions):
+        prefix = f"{edition.name} " if index else ""
         for name, value in sorted(edition.overrides.items()):
-            yield entry(f"{before}{name}", str(value))
+            yield entry(f"{prefix}{name}", str(value))
 
 
 def _commands(groups: Iterable[Group]) -> Truncated[str]:
@@ -254,8 +256,8 @@ def _marked(
         for run_id, reason in missing:
             marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
-        found = dict.fromkeys(marks[reason] for _, reason in missing)
-        marked[name] = replace(row.estimates[name], marks=tuple(found))
+        footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
+        marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
     return marked
 
 
@@ -309,17 +311,17 @@ def headline(groups: Iterable[Group]) -> Headline:
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for group in groups:
         fired = {
-            (one.rule, one.title): None
+            (finding.rule, finding.title): None
             for run in group.runs
-            for one in run.findings
-            if one.gating and one.outcome == "fail"
+            for finding in run.findings
+            if finding.gating and finding.outcome == "fail"
         }
         for rule in fired:
-            found[rule] = found.get(rule, 0) + 1
-    for (rule, title), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
+            counts[rule] = counts.get(rule, 0) + 1
+    for (rule, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield rule, title, count
 
 
@@ -331,9 +333,9 @@ def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> s
     if len(counts) == 1:
         subject = f"The only {noun}" if total == 1 else f"All {total} {noun}s"
         return f"{subject} {COMMANDS[counts[0][0]][total > 1]}."
-    first, *others = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
+    first, *other_clauses = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
     count, predicate = first.split(" ", 1)
-    return f"{', '.join([f'{count} of {total} {noun}s {predicate}', *others])}."
+    return f"{', '.join([f'{count} of {total} {noun}s {predicate}', *other_clauses])}."
 
 
 COMMANDS = {
@@ -483,14 +485,16 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
         if column.name not in WITH_DEVIATION  # these cells have no space for a badge
         for quantity in (column.name, column.about)
     }
-    found: dict[tuple[str, str, str], list[int]] = {}
+    seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
     for run in group.runs:
-        for one in run.findings:
-            if one.outcome in ("fail", "warn", "waived") and one.quantity in column_of:
-                found.setdefault((column_of[one.quantity], one.rule, one.outcome), []).append(run.record.spec.seed)
+        for finding in run.findings:
+            if finding.outcome in ("fail", "warn", "waived") and finding.quantity in column_of:
+                seeds_by_judgement.setdefault((column_of[finding.quantity], finding.rule, finding.outcome), []).append(
+                    run.record.spec.seed
+                )
     worst: dict[str, Judged] = {}
-    for column, rule, outcome in sorted(found, key=lambda key: SEVERITY.index(key[2])):
-        worst.setdefault(column, Judged(rule, outcome, tuple(found[column, rule, outcome])))
+    for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
+        worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
     return worst
 
 

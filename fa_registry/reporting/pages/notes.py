@@ -69,8 +69,8 @@ class Notes:
             form: Address of the page with the form of the run.
             audit: Address of the first page of the audit.
         """
-        alone = run.record.run_id in self._alone
-        context = note_context(run, self.sources, form, audit, alone)
+        is_only_seed = run.record.run_id in self._alone
+        context = note_context(run, self.sources, form, audit, is_only_seed)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
@@ -82,12 +82,12 @@ class Notes:
         """
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
-    def of_excluded(self, one: Exclusion, audit: str = "") -> str:
+    def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
         """Return the note on a run that was not judged, with the reason.
 
         The note replaces the verdict of an older audit.
         """
-        context = excluded_note_context(one, self.sources.report, audit)
+        context = excluded_note_context(exclusion, self.sources.report, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
@@ -120,23 +120,23 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
     )
 
 
-def not_judged_text(one: Exclusion) -> str:
+def not_judged_text(exclusion: Exclusion) -> str:
     """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
 
     Reports of older releases lack the kind of the reason. The text is then `NOT JUDGED`.
     """
-    return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
+    return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
 
 
-def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
+def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
     """Return the template variables of the note on a run that was not judged.
 
     Args:
-        one: The run.
+        exclusion: The run.
         report: The report.
         audit: Address of the first page of the audit.
     """
-    return ExcludedNoteContext(not_judged_text(one), one.reason, one.run_id, report.edition, audit)
+    return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
@@ -205,7 +205,9 @@ class AuditNoteContext:
     )
 
 
-def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "", alone: bool = True) -> NoteContext:
+def note_context(
+    run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
+) -> NoteContext:
     """Return the template variables of the short form of one run.
 
     Args:
@@ -213,13 +215,13 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         sources: The report and its indexes.
         form: Address of the run's form in MLflow.
         audit: Address of the first page of the audit in MLflow.
-        alone: Whether the report has no other seeds of this run.
+        is_only_seed: Whether the report has no other seeds of this run.
     """
-    record, report, known = run.record, sources.report, sources.known
-    columns = audit_columns([run], NOTE_TABLE, known)
-    reported = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
+    record, report, card_metrics = run.record, sources.report, sources.known
+    columns = audit_columns([run], NOTE_TABLE, card_metrics)
+    reported = claims([run], has_all_runs=is_only_seed, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
-        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, known))
+        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, card_metrics))
         for column in columns
     )
     return NoteContext(
@@ -232,7 +234,7 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         verdict=run.verdict,
         control=control_text(control_rows([run], sources.frozen)),
         headline=headline,
-        findings=finding_rows([run], record.spec.label, record.setting, known),
+        findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         proof=proof([record.integrity]),

@@ -41,13 +41,13 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
     """
     if reproduction is None:
         return None
-    chosen = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
-    ordered = sorted(chosen, key=lambda row: WORST_FIRST.index(row.outcome))
+    selected_rows = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
+    ordered = sorted(selected_rows, key=lambda row: WORST_FIRST.index(row.outcome))
     return ReproductionTable(
         study=reproduction.reference,
         title=reproduction.title,
         digest=reproduction.digest,
-        counts=counts(chosen),
+        counts=counts(selected_rows),
         tested=tuple(_row(row) for row in ordered if row.outcome in TESTED),
         untested=tuple(_row(row) for row in ordered if row.outcome not in TESTED),
         remarks=reproduction.remarks,

@@ -92,9 +92,9 @@ class StrictUndefinedWithHint(StrictUndefined):
     def _undefined_message(self) -> str:
         if self._undefined_hint or self._undefined_obj is missing or not isinstance(self._undefined_name, str):
             return super()._undefined_message
-        known = touchable(self._undefined_obj)
+        allowed_names = touchable(self._undefined_obj)
         kind = f"{'field' if dataclasses.is_dataclass(self._undefined_obj) else 'attribute'} of"
-        return unknown_name_text(f"{kind} {_kind(self._undefined_obj)}", self._undefined_name, known)
+        return unknown_name_text(f"{kind} {_kind(self._undefined_obj)}", self._undefined_name, allowed_names)
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
@@ -102,15 +102,15 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     Args:
         finalize: Function that converts every printed value.
-        `ours`: Name → built-in filter.
+        `builtin_filters`: Name → built-in filter.
         options: Further options of the Jinja2 environment.
     """
 
     intercepted_binops = frozenset({"%", "*", "**", "+"})
 
-    def __init__(self, finalize: Callable[[Any], Any], ours: Mapping[str, Callable], **options: Any):
+    def __init__(self, finalize: Callable[[Any], Any], builtin_filters: Mapping[str, Callable], **options: Any):
         super().__init__(finalize=finalize, undefined=StrictUndefinedWithHint, **options)
-        self.filters = {name: self.filters[name] for name in JINJA_FILTERS} | dict(ours)
+        self.filters = {name: self.filters[name] for name in JINJA_FILTERS} | dict(builtin_filters)
         self.globals = {name: self.globals[name] for name in GLOBALS}
         self.started = time.monotonic()
 
@@ -131,8 +131,8 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         return not attr.startswith("_") and (isinstance(obj, OPEN) or attr in touchable(obj))
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> StrictUndefined:
-        allowed = ", ".join(sorted(touchable(obj))) or "nothing"
-        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed}"
+        allowed_names = ", ".join(sorted(touchable(obj))) or "nothing"
+        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed_names}"
         return self.undefined(hint, name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
@@ -144,10 +144,10 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
             raise SecurityError(
                 "the operator % of texts is not available; write numbers with the filters num, sci, pct and pp"
             )
-        size, most, unit = _result_size(operator, left, right)
-        if size > most:
+        size, limit, unit = _result_size(operator, left, right)
+        if size > limit:
             raise SecurityError(
-                f"expected a value of at most {most:,} {unit}, found the operator {operator} with a larger result"
+                f"expected a value of at most {limit:,} {unit}, found the operator {operator} with a larger result"
             )
         return super().call_binop(context, operator, left, right)
 
@@ -160,8 +160,8 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
                 "autoescape cannot be changed, because run names are untrusted text", switch.lineno, name
             )
         for node in source.find_all(TURNS):
-            look = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
-            node.body.insert(0, nodes.ExprStmt(look, lineno=node.lineno).set_lineno(node.lineno))
+            check_call = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
+            node.body.insert(0, nodes.ExprStmt(check_call, lineno=node.lineno).set_lineno(node.lineno))
         return super()._generate(source, name, filename, defer_init)
 
 
@@ -179,8 +179,12 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
     if operator == "+" and None not in lengths:
         return sum(lengths), LARGEST, "characters or entries"
     times = [value for value in (left, right) if isinstance(value, int)]
-    long = [length for length in lengths if length is not None]
-    return (long[0] * max(times[0], 0) if operator == "*" and times and long else 0), LARGEST, "characters or entries"
+    known_lengths = [length for length in lengths if length is not None]
+    return (
+        (known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0),
+        LARGEST,
+        "characters or entries",
+    )
 
 
 ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
@@ -196,14 +200,14 @@ def bounded_memory() -> Iterator[None]:
     try:
         import resource
 
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        used_memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
         yield
         return
     with ONE_PAGE:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        known = [limit for limit in (soft, hard, held + MEMORY) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_AS, (min(known), hard))
+        limits = [limit for limit in (soft, hard, used_memory + MEMORY) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
         try:
             yield
         finally:
@@ -239,8 +243,8 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
     finalize, own_filters = LANGUAGES[mode(name)]
-    ours = {known: getattr(filters, known) for known in FILTERS} | own_filters
-    ours |= {old: ours[new] for old, new in OLD_FILTERS.items()}
+    builtin_filters = {filter_name: getattr(filters, filter_name) for filter_name in FILTERS} | own_filters
+    builtin_filters |= {old: builtin_filters[new] for old, new in OLD_FILTERS.items()}
     options = {
         "loader": FileSystemLoader(folders),
         "autoescape": True,  # .html.j2: HTML escaping; otherwise `finalize` has already turned text into Markup
@@ -250,12 +254,12 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         "auto_reload": False,  # a page imports its macros each time, and would check the files each time
     }
     if user_templates is not None:
-        return UserEnvironment(finalize, ours, **options)
-    made = Environment(undefined=StrictUndefined, finalize=finalize, **options)
+        return UserEnvironment(finalize, builtin_filters, **options)
+    template_environment = Environment(undefined=StrictUndefined, finalize=finalize, **options)
     for forbidden in FORBIDDEN_FILTERS:
-        del made.filters[forbidden]
-    made.filters.update(ours)
-    return made
+        del template_environment.filters[forbidden]
+    template_environment.filters.update(builtin_filters)
+    return template_environment
 
 
 def mode(name: str) -> str:
@@ -263,7 +267,7 @@ def mode(name: str) -> str:
 
     Files with another suffix, such as the style sheet, are parts of HTML pages.
     """
-    return next((known for known in (MARKDOWN, LATEX) if name.endswith(known)), HTML)
+    return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
 class TemplateRenderer:
@@ -284,12 +288,12 @@ class TemplateRenderer:
             UsageError: A template failed; the message names the template. Errors of Jinja2 are converted to UsageError.
         """
         try:
-            made = self._environment(name)
-            if not isinstance(made, UserEnvironment):
-                return made.get_template(name).render(context)
-            made.started = time.monotonic()  # the time limit of user templates applies to each page
+            template_environment = self._environment(name)
+            if not isinstance(template_environment, UserEnvironment):
+                return template_environment.get_template(name).render(context)
+            template_environment.started = time.monotonic()  # the time limit of user templates applies to each page
             with bounded_memory():
-                text = made.get_template(name).render(context)
+                text = template_environment.get_template(name).render(context)
             if len(text) > LARGEST:
                 raise SecurityError(f"expected a page of at most {LARGEST:,} characters, found {len(text):,}")
             return text
@@ -371,11 +375,11 @@ def _reason(error: Exception) -> str:
 
 def _place(page: str, error: Exception) -> str:
     """Return the position of the error in a template: `form.html.j2, line 12`."""
-    place = page
+    location = page
     step = error.__traceback__
     while step is not None:  # Jinja2 rewrites tracebacks so that their frames point to the templates
         if step.tb_frame.f_code.co_filename.endswith(SUFFIX):
-            place = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
+            location = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
         step = step.tb_next
     line = getattr(error, "lineno", None)  # of a syntax error
-    return f"{getattr(error, 'name', None) or page}, line {line}" if line else place
+    return f"{getattr(error, 'name', None) or page}, line {line}" if line else location

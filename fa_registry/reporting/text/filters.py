@@ -56,8 +56,8 @@ def num(value: float, digits: int = 3) -> str:
         return "0"
     if not 1e-3 <= abs(number) < 1e5:
         return sci(number, digits)
-    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
-    return f"{number:,.{places}f}".replace("-", MINUS)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    return f"{number:,.{decimals}f}".replace("-", MINUS)
 
 
 def sci(value: float, digits: int = 3) -> str:
@@ -137,9 +137,9 @@ def na(reading: Reading) -> str:
     return "not finite" if reading.not_finite else "N/A"
 
 
-def number(shown: Number) -> str:
+def number(value: Number) -> str:
     """Return a number in its own format, or the text for a missing number."""
-    return reading(shown.reading, shown.kind)
+    return reading(value.reading, value.kind)
 
 
 def reading(value: Reading, kind: str) -> str:
@@ -158,8 +158,8 @@ def spread(estimate: Estimate) -> str:
     if estimate.average == "geometric":
         factor = num(estimate.std.value)
         # 1.00 would mean that all seeds agree
-        shown = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
-        return f"{mean}\u00a0×/÷\u00a0{shown}"
+        factor_text = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
+        return f"{mean}\u00a0×/÷\u00a0{factor_text}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
 
 
@@ -168,13 +168,13 @@ def counted(estimate: Estimate, deviation: bool = True) -> str:
 
     If a seed has no value, the number of values is added: `1,812 (2 of 3)`.
     """
-    shown = spread(estimate) if deviation else number(estimate.mean)
-    return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
+    text = spread(estimate) if deviation else number(estimate.mean)
+    return f"{text} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else text
 
 
-def cell(shown: Cell) -> str:
+def cell(table_cell: Cell) -> str:
     """Return the number of a cell, with its standard deviation if there is one."""
-    mean, deviation = shown.number, shown.deviation
+    mean, deviation = table_cell.number, table_cell.deviation
     if not deviation:
         return number(mean)
     if mean.reading.value is None or deviation.reading.value is None:
@@ -186,19 +186,21 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
     """Return mean ± deviation with the same unit, power of ten and decimals."""
     write = KINDS[kind]
     if kind in UNITS:
-        bare, _, unit = write(mean).partition("\u00a0")
+        mean_text, _, unit = write(mean).partition("\u00a0")
         return (
-            f"{bare}\u00a0±\u00a0{write(deviation).lstrip('+')}" if unit else f"{bare}\u00a0±\u00a0{write(deviation)}"
+            f"{mean_text}\u00a0±\u00a0{write(deviation).lstrip('+')}"
+            if unit
+            else f"{mean_text}\u00a0±\u00a0{write(deviation)}"
         )
     (first, second), power = one_power(write, (mean, deviation))
     if not power:
         first = write(mean)
-        places = len(first.partition(".")[2])
-        second = f"{finite(deviation):,.{places}f}"
+        decimals = len(first.partition(".")[2])
+        second = f"{finite(deviation):,.{decimals}f}"
         if deviation > 0 and float(second.replace(",", "")) == 0:
-            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would mean that all seeds agree
-    both = f"{first}\u00a0±\u00a0{second}"
-    return f"({both}){power}" if power else both
+            second = f"<\u00a0{10**-decimals:.{decimals}f}"  # `± 0.00` would mean that all seeds agree
+    text = f"{first}\u00a0±\u00a0{second}"
+    return f"({text}){power}" if power else text
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
@@ -210,10 +212,10 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
         write: Function that formats one number.
         values: The numbers.
     """
-    written = [write(value) for value in values]
-    powers = [text.partition("×10")[2] for text in written]
+    texts = [write(value) for value in values]
+    powers = [text.partition("×10")[2] for text in texts]
     if not any(powers):
-        return tuple(written), ""
+        return tuple(texts), ""
     exponent = math.floor(math.log10(max(map(abs, values))))
     scaled = (f"{value / 10.0**exponent:.2f}".replace("-", MINUS) for value in values)
     return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"

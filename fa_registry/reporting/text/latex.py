@@ -92,28 +92,28 @@ def _lines(text: str) -> list[str]:
 
 
 def _indented(line: str, write: Callable[[str], str]) -> str:
-    bare = line.lstrip(" ")
+    stripped = line.lstrip(" ")
     # \leavevmode: without it TeX drops leading spaces of a paragraph, and empty lines
-    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + write(bare)
+    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(stripped)) + write(stripped)
 
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def _set(text: str) -> str:
-    made, end = [], 0
+    pieces, end = [], 0
     text = unicodedata.normalize("NFC", text)
     for match in FORMULA.finditer(text):
-        made += [_encoded(text[end : match.start()]), f"${_formula(match.group())}$"]
+        pieces += [_encoded(text[end : match.start()]), f"${_formula(match.group())}$"]
         end = match.end()
-    return "".join([*made, _encoded(text[end:])])
+    return "".join([*pieces, _encoded(text[end:])])
 
 
 def _formula(text: str) -> str:
-    written = ""
+    result = ""
     for match in IN_FORMULA.finditer(text):
         part = _part(match)
-        apart = part[:1].isalpha() and re.search(r"\\[A-Za-z]+$", written)
-        written += f" {part}" if apart else part
-    return written
+        needs_space = part[:1].isalpha() and re.search(r"\\[A-Za-z]+$", result)
+        result += f" {part}" if needs_space else part
+    return result
 
 
 def _part(match: re.Match[str]) -> str:
@@ -255,10 +255,10 @@ def _formulas() -> tuple[re.Pattern[str], re.Pattern[str]]:
     greek, marks = "".join(letter for letter in MATH if letter.isalpha()), "".join(m for m in ACCENTS if ACCENTS[m][1])
     raised, lowered = f"[{''.join(RAISED)}]+", f"[{''.join(LOWERED)}]+"
     index = rf"_(?:\{{[A-Za-z0-9−+, ]{{1,9}}\}}|[A-Za-z0-9{greek}](?:−1)?)(?![A-Za-z0-9_])"
-    alone = r"(?<![A-Za-z0-9_\\])"
+    word_start = r"(?<![A-Za-z0-9_\\])"
     signs = rf"(?:(?:{index}|{lowered})(?:{raised})?|{raised})"
-    term = rf"(?:[{greek}][{marks}]?{signs}?(?![{marks}])|{alone}[A-Za-z](?:[{marks}]{signs}?|{signs}))"
-    norm = rf"‖(?:{term}|{alone}[A-Za-z](?![A-Za-z])|[ 0-9−+·/()])+‖(?:{index}|{lowered})?"
+    term = rf"(?:[{greek}][{marks}]?{signs}?(?![{marks}])|{word_start}[A-Za-z](?:[{marks}]{signs}?|{signs}))"
+    norm = rf"‖(?:{term}|{word_start}[A-Za-z](?![A-Za-z])|[ 0-9−+·/()])+‖(?:{index}|{lowered})?"
     number = rf"(?<![\w.,])−?\d(?:[\d.,]*\d)?×10{raised}|(?<![\w.,])−\d(?:[\d.,]*\d)?"
     parts = rf"(?P<index>{index})|(?P<raised>{raised})|(?P<lowered>{lowered})|(?P<accented>.[{marks}])|(?P<char>.)"
     return re.compile(f"{norm}|{number}|{term}"), re.compile(parts, re.DOTALL)

@@ -64,8 +64,8 @@ def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 
     The columns listed in NUMERIC have the type float. A missing number is NaN.
     """
-    made = pd.DataFrame(list(entries))
-    return made.astype({name: float for name in NUMERIC if name in made})
+    frame = pd.DataFrame(list(entries))
+    return frame.astype({name: float for name in NUMERIC if name in frame})
 
 
 def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
@@ -102,11 +102,11 @@ def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, o
     """
     cell = row[name]
     low, high = cell.interval or (None, None)
-    own = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
+    values = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
     return {
         "panel": name,
         **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
-        **own,
+        **values,
     }
 
 
@@ -127,21 +127,23 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]
     shared = set.intersection(*map(set, parts)) if parts else set()
-    own = {
+    distinct_parts = {
         setting: " · ".join(part for part in several if part not in shared)
         for setting, several in zip(settings, parts, strict=True)
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        text = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
-        short = shortened(text, MOST_LETTERS)
-        twice = short in rows.values()  # rows with the same shortened text would be drawn over each other
-        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
+        text = escape_control(
+            f"{method} · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else method
+        )
+        short_text = shortened(text, MOST_LETTERS)
+        twice = short_text in rows.values()  # rows with the same shortened text would be drawn over each other
+        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short_text
     return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
 
 
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shortened(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
@@ -152,8 +154,8 @@ def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
     """
     numbers = named(numbers)
     rows = list(dict.fromkeys(numbers["row"]))
-    shown = rows[:MOST_ROWS]
-    return numbers[numbers["row"].isin(shown)], shown, len(rows) - len(shown)
+    visible_rows = rows[:MOST_ROWS]
+    return numbers[numbers["row"].isin(visible_rows)], visible_rows, len(rows) - len(visible_rows)
 
 
 def row_width(rows: Sequence[str]) -> float:
@@ -181,11 +183,11 @@ def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
 
     The scale is logarithmic if all values are positive and their range exceeds DECADES decades.
     """
-    known = np.array([value for value in values if math.isfinite(value)])
-    if known.size and known.min() > 0 and np.ptp(np.log10(known)) > DECADES:
-        _decades(axes, axis, np.log10(known))
+    finite = np.array([value for value in values if math.isfinite(value)])
+    if finite.size and finite.min() > 0 and np.ptp(np.log10(finite)) > DECADES:
+        _decades(axes, axis, np.log10(finite))
         return
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
     ruler = axes.xaxis if axis == "x" else axes.yaxis
     ruler.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
@@ -220,17 +222,19 @@ def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
     ruler.set_minor_locator(NullLocator())
 
 
-def intervals(axes: Axes, places: Sequence[float], low: Sequence[float], high: Sequence[float], **look: object) -> None:
+def intervals(
+    axes: Axes, positions: Sequence[float], low: Sequence[float], high: Sequence[float], **style: object
+) -> None:
     """Draw a vertical line from `low` to `high` at each x position.
 
     No line is drawn where a value is NaN.
     """
-    axes.plot(np.array([places, places]), np.array([low, high]), **look)
+    axes.plot(np.array([positions, positions]), np.array([low, high]), **style)
 
 
-def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **place: object) -> None:
+def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text_options: object) -> None:
     """Write a grey text at the position of a missing number."""
-    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **place)
+    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **text_options)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:
@@ -253,15 +257,15 @@ def _columns(handles: Sequence[Artist]) -> int:
 
 def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
     """Return a legend entry for a marker without a line."""
-    look = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
-    return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **look)
+    style = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
+    return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **style)
 
 
-def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
+def lines_with_dots(styles: Mapping[str, tuple[str, object]]) -> list[Line2D]:
     """Return legend entries for methods that are drawn as lines with dots.
 
     Args:
-        looks: Label → (colour, dash pattern).
+        styles: Label → (colour, dash pattern).
     """
     return [
         Line2D(
@@ -273,7 +277,7 @@ def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
             markersize=4,
             label=shortened(escape_control(label), MOST_LETTERS),
         )
-        for label, (colour, dash) in looks.items()
+        for label, (colour, dash) in styles.items()
     ]
 
 
@@ -282,12 +286,12 @@ def limit_line(label: str) -> Line2D:
     return Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=label)
 
 
-def place(figure: Figure, left: float, right: float, bottom: float, top: float, **more: float) -> None:
+def place(figure: Figure, left: float, right: float, bottom: float, top: float, **options: float) -> None:
     """Set fixed margins of the figure in inches.
 
     A layout engine of matplotlib is slower, and it moves the axes when a label changes.
     """
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
-        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more
+        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **options
     )

@@ -46,10 +46,10 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     figure.set_size_inches(_canvas.WIDTH, HEAD + ROW * len(rows) + foot)
     axes = figure.add_subplot()
     for decision, cells in frame.groupby("decision", sort=False):
-        places = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
+        centres = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
         fill, sign, ink = LOOKS[decision]
-        axes.add_collection(PolyCollection(places[:, None] + FIELD, facecolors=fill, linewidths=0))
-        axes.plot(*places.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
+        axes.add_collection(PolyCollection(centres[:, None] + FIELD, facecolors=fill, linewidths=0))
+        axes.plot(*centres.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
     _canvas.row_axis(axes, rows, left_out)
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()

@@ -54,15 +54,15 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    known = frame.dropna(subset="value")
-    _canvas.value_axis(axes, [*known["value"], 0.0])
+    with_value = frame.dropna(subset="value")
+    _canvas.value_axis(axes, [*with_value["value"], 0.0])
     axes.axvline(0, color=TICK, linewidth=0.8)
-    for row, name, value in zip(known["row"], known["panel"], known["value"], strict=True):
-        scope, rest = name.split("_", 1)
+    for row, name, value in zip(with_value["row"], with_value["panel"], with_value["value"], strict=True):
+        scope, aggregate = name.split("_", 1)
         shift = 0.18 if scope == "all" else -0.18
-        look = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
-        axes.plot(value, rows.index(row) + shift, MARKERS[rest], markersize=5, **look)
-    for row in [row for row in rows if row not in set(known["row"])]:
+        style = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
+        axes.plot(value, rows.index(row) + shift, MARKERS[aggregate], markersize=5, **style)
+    for row in [row for row in rows if row not in set(with_value["row"])]:
         _canvas.remark(axes, 0.5, rows.index(row), "N/A", transform=axes.get_yaxis_transform())
     axes.set_xlabel("Γ, mean over seeds")
 
@@ -71,15 +71,15 @@ def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
     largest = frame.loc[frame["counts"] != EXACT, "value"].abs().max() or 1.0
     count = int(frame["site"].max()) + 1 if len(frame) else 1
     for row, site, counts, value in zip(frame["row"], frame["site"], frame["counts"], frame["value"], strict=True):
-        known = counts != EXACT and value == value
-        strength = abs(value) / largest if known else 0.0
+        has_value = counts != EXACT and value == value
+        strength = abs(value) / largest if has_value else 0.0
         level = rows.index(row)
-        if known:
-            look = {"color": PALETTE[0] if value > 0 else PALETTE[1], "alpha": 0.8 * strength, "linewidth": 0}
-            axes.add_patch(Rectangle((site - 0.47, level - 0.42), 0.94, 0.84, **look))
+        if has_value:
+            style = {"color": PALETTE[0] if value > 0 else PALETTE[1], "alpha": 0.8 * strength, "linewidth": 0}
+            axes.add_patch(Rectangle((site - 0.47, level - 0.42), 0.94, 0.84, **style))
         if count <= MOST_TEXT:
-            text = f"{value:.2f}".replace("-", MINUS) if known else "exact" if counts == EXACT else "N/A"
-            ink = "white" if strength > 0.65 else INK if known else TICK
+            text = f"{value:.2f}".replace("-", MINUS) if has_value else "exact" if counts == EXACT else "N/A"
+            ink = "white" if strength > 0.65 else INK if has_value else TICK
             axes.text(site, level, text, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))

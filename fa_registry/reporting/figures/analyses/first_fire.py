@@ -63,13 +63,13 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) ->
     lanes = {"never": last * 1.13, "N/A": last * 1.31}
     axes.axvspan(last * 1.05, last * 1.40, color=_canvas.PANE, linewidth=0, zorder=0)
     seeds = frame.groupby(["row", "state"], sort=False)  # next to each other if they overlap
-    count, place = seeds["epoch"].transform("size"), seeds.cumcount()
-    level = frame["row"].map(rows.index) + 0.6 * (place - (count - 1) / 2) / count.clip(lower=3)
+    count, position = seeds["epoch"].transform("size"), seeds.cumcount()
+    level = frame["row"].map(rows.index) + 0.6 * (position - (count - 1) / 2) / count.clip(lower=3)
     for state, runs in frame.groupby("state", sort=False):
         _, marker, fill = STATES[state]
         epochs = runs["epoch"] if state == "fires" else [lanes[state]] * len(runs)
-        look = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
-        axes.plot(epochs, level[runs.index], marker, **look)
+        style = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
+        axes.plot(epochs, level[runs.index], marker, **style)
     axes.set_xlim(-0.02 * last, last * 1.40)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ticks = [tick for tick in axes.get_xticks() if 0 <= tick <= last]
